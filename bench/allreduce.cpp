@@ -1,0 +1,345 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+//
+// omni::allreduce against MPI_Allreduce: the default algorithm and the best of those that Open MPI can be told to use, interleaved
+// with omni in one run. Run it with bench/run.sh, or `mpirun -np 4 omni-bench-allreduce --help`.
+
+#include <mpi.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <fstream>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "omni/allreduce.hpp"
+
+namespace {
+
+struct options {
+  std::vector<std::string> sizes{"4", "64", "1K", "4K", "16K", "64K", "256K", "1M", "4M", "16M", "64M"};
+  std::vector<double> densities{0.1, 1, 5, 10, 25, 50, 100};
+  std::string type = "float";
+  std::string topology = "automatic";
+  std::string pattern = "independent";
+  std::size_t block = 256;
+  std::size_t packet = 0;
+  int window = 0;
+  int repeats = 9;
+  double rate = 0;  // Gbit/s
+  std::uint64_t seed = 1;
+  std::string json;
+  bool out_of_place = false;
+};
+
+std::size_t parse_size(const std::string& s) {
+  std::size_t end = 0;
+  const auto n = std::stoull(s, &end);
+  const auto unit = s.substr(end);
+  if (unit.empty() || unit == "B") return n;
+  if (unit == "K" || unit == "KiB") return n << 10U;
+  if (unit == "M" || unit == "MiB") return n << 20U;
+  if (unit == "G" || unit == "GiB") return n << 30U;
+  throw CLI::ValidationError("--sizes", "a size is a number, alone or with K, M or G: " + s);
+}
+
+std::string print_size(std::size_t n) {
+  if (n >= 1U << 20U && n % (1U << 20U) == 0) return std::to_string(n >> 20U) + " MiB";
+  if (n >= 1U << 10U && n % (1U << 10U) == 0) return std::to_string(n >> 10U) + " KiB";
+  return std::to_string(n) + " B";
+}
+
+struct world {
+  int rank = 0, size = 1;
+  world() {
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+  }
+  // The honest time of a collective: the slowest rank's.
+  template <class F>
+  [[nodiscard]] double time(int calls, F&& f) const {
+    MPI_Barrier(MPI_COMM_WORLD);
+    const double start = MPI_Wtime();
+    for (int i = 0; i < calls; ++i) f();
+    double mine = (MPI_Wtime() - start) / calls;
+    double slowest = 0;
+    MPI_Allreduce(&mine, &slowest, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+    return slowest;
+  }
+};
+
+double median(std::vector<double> v) {
+  std::sort(v.begin(), v.end());
+  return v[v.size() / 2];
+}
+
+/// MPI_COMM_WORLD once for each algorithm that MPI can be told to use; [0] is MPI's own choice.
+std::vector<MPI_Comm> communicators() {
+  std::vector<MPI_Comm> all(1);
+  MPI_Comm_dup(MPI_COMM_WORLD, all.data());
+#ifdef OPEN_MPI
+  // Open MPI reads the variable when a communicator is made, if OMPI_MCA_coll_tuned_use_dynamic_rules=1 is set.
+  int provided = 0, index = 0, count = 0;
+  MPI_T_init_thread(MPI_THREAD_SINGLE, &provided);
+  MPI_T_cvar_handle handle = nullptr;
+  const char* const dynamic = std::getenv("OMPI_MCA_coll_tuned_use_dynamic_rules");
+  if (dynamic == nullptr || std::string(dynamic) != "1") return all;
+  if (MPI_T_cvar_get_index("coll_tuned_allreduce_algorithm", &index) != MPI_SUCCESS) return all;
+  if (MPI_T_cvar_handle_alloc(index, nullptr, &handle, &count) != MPI_SUCCESS) return all;
+  for (int algorithm = 1; algorithm <= 6; ++algorithm) {
+    if (MPI_T_cvar_write(handle, &algorithm) != MPI_SUCCESS) break;
+    MPI_Comm c = MPI_COMM_NULL;
+    MPI_Comm_dup(MPI_COMM_WORLD, &c);
+    all.push_back(c);
+  }
+  const int automatic = 0;
+  MPI_T_cvar_write(handle, &automatic);
+  MPI_T_cvar_handle_free(&handle);
+#endif
+  return all;
+}
+
+/// Which blocks are not null: `pattern` at `density` (0 to 1). Values are small integers, so that sums are exact in any order.
+template <class T>
+void fill(std::vector<T>& x, const options& o, double density, int rank, int size) {
+  std::fill(x.begin(), x.end(), T{});
+  const auto blocks = (x.size() + o.block - 1) / o.block;
+  std::mt19937_64 random(o.seed + (o.pattern == "identical" ? 0 : static_cast<std::uint64_t>(rank) * 7919));
+  std::bernoulli_distribution chosen(density);
+  const auto hot = std::max<std::size_t>(blocks / static_cast<std::size_t>(size), 1);
+  for (std::size_t b = 0; b < blocks; ++b) {
+    bool on = chosen(random);
+    if (o.pattern == "hot") on = b < hot && static_cast<double>(random() % 1000) < density * 1000 * size;
+    if (density >= 1) on = true;
+    if (!on) continue;
+    const auto end = std::min(x.size(), (b + 1) * o.block);
+    for (auto i = b * o.block; i < end; ++i) x[i] = static_cast<T>(1 + (i + static_cast<std::size_t>(rank)) % 7);
+  }
+}
+
+/// What this machine does at best: bytes a second that each rank can scan and can exchange while the others do the same.
+struct limits {
+  double scan = 0, link = 0;
+};
+limits measure_limits(const world& w, const options& o) {
+  limits l;
+  constexpr std::size_t bytes = std::size_t{32} << 20U;
+  const std::vector<float> zeros(bytes / sizeof(float), 0.0F);
+  std::vector<double> scan, link;
+  volatile std::uint64_t sink = 0;
+  for (int i = 0; i < 5; ++i)
+    scan.push_back(w.time(1, [&] {
+      for (std::size_t at = 0; at < zeros.size(); at += 8192)
+        sink = sink | omni::simd_detector{}.mark(std::span<const float>(zeros).subspan(at, 8192), 256, 0.0F);
+    }));
+  l.scan = static_cast<double>(bytes) / median(scan);
+  if (o.rate > 0) {
+    l.link = o.rate * 0.957e9 / 8;  // goodput of TCP in full frames
+    return l;
+  }
+  std::vector<char> out(64U << 10U), in(64U << 10U);
+  const int right = (w.rank + 1) % w.size, left = (w.rank + w.size - 1) % w.size;
+  for (int i = 0; i < 5; ++i)
+    link.push_back(w.time(200, [&] {
+      MPI_Sendrecv(out.data(), 64 << 10, MPI_CHAR, right, 0, in.data(), 64 << 10, MPI_CHAR, left, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    }));
+  l.link = 65536 / median(link);
+  return l;
+}
+
+template <class T>
+nlohmann::json measure(const world& w, const options& o, const std::vector<MPI_Comm>& comms, const limits& limit, std::size_t bytes,
+                       const std::string& type, MPI_Datatype datatype) {
+  const auto n = std::max<std::size_t>(bytes / sizeof(T), 1);
+  const auto count = static_cast<int>(n);
+  std::vector<T> input(n), expected(n), x(n);
+  const int calls = bytes <= 4096 ? 50 : bytes <= (64U << 10U) ? 20 : bytes <= (1U << 20U) ? 3 : 1;
+  const int repeats = bytes <= (64U << 10U) ? std::max(o.repeats, 21) : o.repeats;
+  const auto dense = [&](MPI_Comm c) {
+    if (o.out_of_place) MPI_Allreduce(input.data(), expected.data(), count, datatype, MPI_SUM, c);
+    else MPI_Allreduce(MPI_IN_PLACE, expected.data(), count, datatype, MPI_SUM, c);
+  };
+  const auto reset = [&](std::vector<T>& v) {
+    if (!o.out_of_place) std::copy(input.begin(), input.end(), v.begin());
+  };
+
+  // The two best of MPI's algorithms at this size go into every row, beside its own choice.
+  fill(input, o, 1, w.rank, w.size);
+  std::vector<std::pair<double, std::size_t>> order;
+  for (std::size_t a = 1; a < comms.size(); ++a) {
+    std::vector<double> t;
+    for (int i = 0; i < 3; ++i) {
+      reset(expected);
+      t.push_back(w.time(calls, [&] { dense(comms[a]); }));
+    }
+    order.emplace_back(*std::min_element(t.begin(), t.end()), a);
+  }
+  std::sort(order.begin(), order.end());
+  std::vector<std::size_t> algorithms{0};
+  for (std::size_t i = 0; i < std::min<std::size_t>(order.size(), 2); ++i) algorithms.push_back(order[i].second);
+
+  auto rows = nlohmann::json::array();
+  for (const double percent : o.densities) {
+    const double density = percent / 100;
+    fill(input, o, density, w.rank, w.size);
+    std::vector<std::vector<double>> mpi(algorithms.size());
+    std::vector<double> ours;
+    omni::report report;
+    std::size_t wrong = 0;
+    const auto call = [&](const auto&... policies) {
+      if (o.out_of_place) report = omni::allreduce(MPI_COMM_WORLD, std::as_const(input), x, omni::fixed_blocks{o.block}, policies...);
+      else report = omni::allreduce(MPI_COMM_WORLD, x, omni::fixed_blocks{o.block}, policies...);
+    };
+    const auto once = [&] {
+      if (o.topology == "automatic") call();
+      else if (o.topology == "colocated") call(omni::colocated{.packet_bytes = o.packet, .window = o.window});
+      else if (o.topology == "replicated") call(omni::replicated{.packet_bytes = o.packet, .window = o.window});
+      else call(omni::ring{.packet_bytes = o.packet, .window = o.window});
+    };
+    for (int i = -1; i < repeats; ++i) {
+      for (std::size_t a = 0; a < algorithms.size(); ++a) {
+        reset(expected);
+        const double t = w.time(calls, [&] { dense(comms[algorithms[a]]); });
+        if (i >= 0) mpi[a].push_back(t);
+      }
+      reset(x);
+      const double t = w.time(calls, [&] { once(); });
+      if (i >= 0) ours.push_back(t);
+    }
+    reset(expected);
+    dense(comms[0]);
+    reset(x);
+    once();
+    for (std::size_t i = 0; i < n; ++i) wrong += x[i] == expected[i] ? 0 : 1;
+    std::vector<double> local{report.density, report.union_density, static_cast<double>(report.bytes_sent), static_cast<double>(wrong)};
+    std::vector<double> all(4 * static_cast<std::size_t>(w.size));
+    MPI_Gather(local.data(), 4, MPI_DOUBLE, all.data(), 4, MPI_DOUBLE, 0, MPI_COMM_WORLD);
+    if (w.rank != 0) continue;
+
+    double d = 0, u = 0, sent = 0, bad = 0;
+    for (std::size_t r = 0; r < static_cast<std::size_t>(w.size); ++r) {
+      d = std::max(d, all[4 * r]);
+      u = std::max(u, all[4 * r + 1]);
+      sent = std::max(sent, all[4 * r + 2]);
+      bad += all[4 * r + 3];
+    }
+    const double N = w.size;
+    const double S = static_cast<double>(n * sizeof(T));
+    std::size_t best = 0;
+    for (std::size_t a = 0; a < algorithms.size(); ++a)
+      if (median(mpi[a]) < median(mpi[best])) best = a;
+    const double time = median(ours), mpi_default = median(mpi[0]), mpi_best = median(mpi[best]);
+    const double floor = std::max((N - 1) / N * (d + u) * S / limit.link, S / limit.scan);
+    nlohmann::json row{{"ranks", w.size},
+                       {"bytes", n * sizeof(T)},
+                       {"count", n},
+                       {"type", type},
+                       {"density", density},
+                       {"union_density", u},
+                       {"pattern", o.pattern},
+                       {"topology", std::string(report.topology)},
+                       {"omni_us", time * 1e6},
+                       {"omni_min_us", *std::min_element(ours.begin(), ours.end()) * 1e6},
+                       {"mpi_default_us", mpi_default * 1e6},
+                       {"mpi_best_us", mpi_best * 1e6},
+                       {"mpi_best_algorithm", algorithms[best]},
+                       {"algbw_GBps", S / time / 1e9},
+                       {"busbw_GBps", 2 * (N - 1) / N * S / time / 1e9},
+                       {"bytes_sent", sent},
+                       {"wrong", bad},
+                       {"speedup", mpi_best / time},
+                       {"speedup_default", mpi_default / time},
+                       {"time_over_limit", time / floor}};
+    std::printf("%9s %9zu %7s %6.1f%% %-10s %11.1f %11.1f %11.1f/%zu %7.2f %7.2f %10.0f %6.0f %8.2f %7.2f\n",
+                print_size(n * sizeof(T)).c_str(), n, type.c_str(), percent, std::string(report.topology).c_str(), time * 1e6,
+                mpi_default * 1e6, mpi_best * 1e6, algorithms[best], S / time / 1e9, 2 * (N - 1) / N * S / time / 1e9, sent, bad,
+                mpi_best / time, time / floor);
+    std::fflush(stdout);
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+nlohmann::json measure(const world& w, const options& o, const std::vector<MPI_Comm>& comms, const limits& limit, std::size_t bytes) {
+  if (o.type == "float") return measure<float>(w, o, comms, limit, bytes, o.type, MPI_FLOAT);
+  if (o.type == "double") return measure<double>(w, o, comms, limit, bytes, o.type, MPI_DOUBLE);
+  if (o.type == "int32") return measure<std::int32_t>(w, o, comms, limit, bytes, o.type, MPI_INT32_T);
+  return measure<std::int64_t>(w, o, comms, limit, bytes, o.type, MPI_INT64_T);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  MPI_Init(&argc, &argv);
+  options o;
+  CLI::App app("omni::allreduce against MPI_Allreduce");
+  app.add_option("--sizes", o.sizes, "bytes of the tensor: numbers, with K, M or G")->delimiter(',')->capture_default_str();
+  app.add_option("--densities", o.densities, "percent of blocks that are not null on a rank")->delimiter(',')->capture_default_str();
+  app.add_option("--type", o.type)->check(CLI::IsMember({"float", "double", "int32", "int64"}))->capture_default_str();
+  app.add_option("--topology", o.topology)
+      ->check(CLI::IsMember({"automatic", "colocated", "replicated", "ring"}))
+      ->capture_default_str();
+  app.add_option("--pattern", o.pattern, "independent: each rank its own blocks; identical: all the same; hot: all in the first 1/N")
+      ->check(CLI::IsMember({"independent", "identical", "hot"}))
+      ->capture_default_str();
+  app.add_option("--block", o.block, "elements of a block")->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--packet", o.packet, "bytes of a packet, 0: chosen (not with automatic)")->capture_default_str();
+  app.add_option("--window", o.window, "packets of a stream in flight, 0: chosen (not with automatic)")->capture_default_str();
+  app.add_option("--repeats", o.repeats, "timed calls of each; the median counts")->check(CLI::Range(1, 1000))->capture_default_str();
+  app.add_option("--rate", o.rate, "Gbit/s of the link, for time over limit; 0: measured")->capture_default_str();
+  app.add_option("--seed", o.seed, "of the pattern")->capture_default_str();
+  app.add_option("--json", o.json, "file to write the rows to");
+  app.add_flag("--out-of-place", o.out_of_place, "reduce from one buffer into another, instead of in place");
+
+  const world w;
+  int code = 0;
+  std::vector<std::size_t> sizes;
+  try {
+    app.parse(argc, argv);
+    for (const auto& s : o.sizes) sizes.push_back(parse_size(s));
+  } catch (const CLI::ParseError& e) {
+    code = w.rank == 0 ? app.exit(e) : e.get_exit_code();
+    MPI_Finalize();
+    return code;
+  }
+
+  const auto comms = communicators();
+  const auto limit = measure_limits(w, o);
+  if (w.rank == 0) {
+    std::printf("# omni %d.%d.%d, %d ranks, %s, median of at least %d, slowest rank; scan %.1f GB/s, link %.2f GB/s a rank\n",
+                OMNI_VERSION_MAJOR, OMNI_VERSION_MINOR, OMNI_VERSION_PATCH, w.size, o.out_of_place ? "out of place" : "in place",
+                o.repeats, limit.scan / 1e9, limit.link / 1e9);
+    if (comms.size() == 1) std::printf("# MPI's own choice of algorithm only (set OMPI_MCA_coll_tuned_use_dynamic_rules=1 for all)\n");
+    std::printf("%9s %9s %7s %7s %-10s %11s %11s %13s %7s %7s %10s %6s %8s %7s\n", "size", "count", "type", "density", "topology",
+                "omni us", "MPI us", "best us/alg", "algbw", "busbw", "sent B", "#wrong", "speed-up", "x limit");
+  }
+  auto rows = nlohmann::json::array();
+  double wrong = 0;
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    if (w.rank == 0) std::fprintf(stderr, "# size %zu of %zu: %s\n", i + 1, sizes.size(), print_size(sizes[i]).c_str());
+    for (auto& row : measure(w, o, comms, limit, sizes[i])) {
+      wrong += row["wrong"].get<double>();
+      rows.push_back(row);
+    }
+  }
+  if (w.rank == 0 && !o.json.empty()) {
+    std::ofstream file(o.json);
+    file << nlohmann::json{{"omni", OMNI_VERSION}, {"ranks", w.size}, {"scan_Bps", limit.scan}, {"link_Bps", limit.link}, {"rows", rows}}
+                .dump(1)
+         << '\n';
+    if (!file) {
+      std::fprintf(stderr, "cannot write %s\n", o.json.c_str());
+      code = 1;
+    }
+  }
+  if (wrong > 0) code = 1;
+  MPI_Bcast(&code, 1, MPI_INT, 0, MPI_COMM_WORLD);
+  for (auto c : comms) MPI_Comm_free(&c);
+  MPI_Finalize();
+  return code;
+}

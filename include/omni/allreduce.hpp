@@ -1,0 +1,285 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <thread>
+#include <type_traits>
+#include <utility>
+
+#include "arguments.hpp"
+#include "call.hpp"
+#include "request.hpp"
+#include "topology/colocated.hpp"
+#include "topology/replicated.hpp"
+#include "topology/ring.hpp"
+#include "version.hpp"
+
+#if __has_include(<mpi.h>)
+#include "transport/mpi.hpp"
+#define OMNI_DETAIL_MPI 1
+#else
+#define OMNI_DETAIL_MPI 0
+#endif
+
+namespace omni {
+namespace detail {
+
+/// What a communicator argument becomes: a transport as it is, by reference; anything that is an MPI_Comm, a view of our duplicate.
+template <class Comm>
+decltype(auto) transport_of(Comm& comm) {
+  using plain = std::remove_const_t<Comm>;
+  if constexpr (message_transport<plain>) {
+    static_assert(!std::is_const_v<Comm>, "omni: a transport is changed by sending; it must not be const");
+    return (comm);
+  } else {
+#if OMNI_DETAIL_MPI
+    constexpr bool is_communicator = std::is_convertible_v<const Comm&, MPI_Comm>;
+    static_assert(is_communicator, "omni: the first argument is neither a communicator (MPI_Comm, boost::mpi::communicator) nor a transport");
+    if constexpr (is_communicator) return transport::mpi(static_cast<MPI_Comm>(comm));
+#else
+    static_assert(message_transport<plain>, "omni: the first argument is not a transport, and mpi.h was not found");
+#endif
+  }
+}
+
+template <class T>
+void expect_usable(std::span<const T> in, std::span<T> out) {
+  if (in.size() != out.size())
+    throw usage("omni: the input has " + std::to_string(in.size()) + " elements, the output " + std::to_string(out.size()));
+  if (in.empty()) return;
+  if (in.data() == nullptr) throw usage("omni: the input is null, but has " + std::to_string(in.size()) + " elements");
+  if (out.data() == nullptr) throw usage("omni: the output is null, but has " + std::to_string(out.size()) + " elements");
+  const std::less<const T*> before;
+  const T* const o = out.data();
+  if (o != in.data() && before(o, in.data() + in.size()) && before(in.data(), o + out.size()))
+    throw usage("omni: input and output overlap in part; they must be the same memory or disjoint");
+}
+
+inline bool traces() {
+  const char* const value = std::getenv("OMNI_TRACE");  // NOLINT(concurrency-mt-unsafe): nothing here sets variables
+  return value != nullptr && std::strcmp(value, "1") == 0;
+}
+inline void trace(int rank, const report& r) {
+  static const bool wanted = traces();
+  if (wanted && rank == 0) std::cerr << "omni: " << r << " ms\n";
+}
+
+/// Fills in what follows from the rest.
+inline void complete(report& r, std::size_t bytes, int ranks, double seconds) {
+  const auto n = static_cast<double>(ranks);
+  const auto share = [&](std::size_t blocks) {
+    return r.blocks_total == 0 ? 0.0 : static_cast<double>(blocks) / static_cast<double>(r.blocks_total);
+  };
+  r.density = share(r.blocks_sent);
+  r.union_density = share(r.union_blocks);
+  r.dense_bytes = static_cast<std::size_t>(2 * (n - 1) / n * static_cast<double>(bytes));
+  r.seconds = seconds;
+}
+
+/// One allreduce from start to end: the state machine that blocking calls, requests and plans all drive. The six stops of the data
+/// (partition, detect, pack, exchange, fold, deliver) are in the topology's engine; topology/streams.hpp has them in this order.
+template <class Transport, class Call, class Topology>
+class collective final : public operation_base {
+  using engine = typename Topology::template engine<Call, std::remove_reference_t<Transport>>;
+
+ public:
+  collective(Transport transport, const Call& call, const Topology& topology)
+      : transport_(std::forward<Transport>(transport)), call_(call) {
+    if (transport_.size() == 1) {
+      alone();
+      return;
+    }
+    if constexpr (requires { transport_.queue(); }) ticket_ = transport_.queue();
+    engine_.emplace(topology, call_, transport_);
+  }
+
+ private:
+  bool advance() override {
+    if (!started_) {
+      if constexpr (requires { transport_.queue(); }) {
+        if (!transport_.may_start(ticket_)) return false;
+        transport_.has_started();
+      }
+      started_ = true;
+      engine_->start();
+    }
+    const bool moved = engine_->progress();
+    if (!engine_->done()) return moved;
+    engine_->finish(report_);
+    end();
+    return true;
+  }
+  void block() override {
+    if (started_) engine_->wait();
+    else std::this_thread::yield();
+  }
+  void fail(const std::exception_ptr& error) noexcept override {
+    // Buffers go back, or are given up, before anybody else can take them.
+    engine_.reset();
+    if constexpr (requires { transport_.mark_broken(std::string()); }) {
+      try {
+        std::rethrow_exception(error);
+      } catch (const mismatch&) {  // found before anything was folded, and tidied up: the transport is as good as new
+      } catch (const std::exception& e) {
+        transport_.mark_broken(e.what());
+      } catch (...) {
+        transport_.mark_broken("an exception of unknown type");
+      }
+    }
+  }
+  void alone() {
+    if (!call_.in_place()) std::copy(call_.in.begin(), call_.in.end(), call_.out.begin());
+    report_.topology = "local";
+    report_.blocks_total = report_.blocks_sent = report_.union_blocks = call_.blocks();
+    end();
+  }
+  void end() {
+    omni::detail::complete(report_, call_.bytes(), transport_.size(), total_.lap());
+    engine_.reset();
+    trace(transport_.rank(), report_);
+    complete();
+  }
+
+  Transport transport_;
+  Call call_;
+  std::optional<engine> engine_;
+  stopwatch total_;
+  std::uint32_t ticket_ = 0;
+  bool started_ = false;
+};
+
+/// The blocking call: hand over what is too small to gain anything, run the state machine for the rest.
+template <class Transport, class Call, class Topology>
+report run(Transport&& transport, const Call& call, const Topology& topology) {
+  expect_usable(call.in, call.out);
+  if constexpr (std::is_same_v<Topology, automatic> &&
+                reduces_itself<std::remove_reference_t<Transport>, typename Call::value_type, typename Call::operation_type>()) {
+    if (topology.hands_over(call.bytes()) && transport.size() > 1) {
+      // A peer may need what this thread has under way before it comes to this call.
+      if (operation_base::any_active()) operation_base::finish_all();
+      while (!transport.nothing_queued()) std::this_thread::yield();
+      if (!transport.checks_calls()) {
+        stopwatch watch;
+        transport.allreduce(call.in, call.out, call.op);
+        report r;
+        r.topology = "mpi";
+        r.blocks_total = r.blocks_sent = r.union_blocks = call.blocks();
+        complete(r, call.bytes(), transport.size(), watch.lap());
+        r.bytes_sent = r.bytes_received = r.dense_bytes;
+        trace(transport.rank(), r);
+        return r;
+      }
+    }
+  }
+  collective<Transport, Call, Topology> op(std::forward<Transport>(transport), call, topology);
+  op.finish();
+  return op.result();
+}
+
+template <class Transport, class Call, class Topology>
+request start(Transport&& transport, Call call, const Topology& topology) {
+  expect_usable(call.in, call.out);
+  call.blocking = false;
+  auto op = std::make_unique<collective<Transport, Call, Topology>>(std::forward<Transport>(transport), call, topology);
+  op->progress();
+  return request(std::move(op));
+}
+
+/// Makes the call out of spans and the other arguments, and gives it to f.
+template <class T, class... A, class F>
+auto with_call(std::span<const T> in, std::span<T> out, const F& f, const A&... more) {
+  const auto c = choose<T>(more...);
+  using call_type = call<T, decltype(c.op), decltype(c.partition), decltype(c.detector)>;
+  return f(call_type{in, out, c.op, c.partition, c.detector, true, std::remove_cvref_t<decltype(c.topology)>::name}, c.topology);
+}
+
+/// Tells `in place` from `out of place`, checks what can be checked while compiling, and goes on with f.
+template <class Result, class... Policies, class F, class Data, class... More>
+Result parse(const F& f, Data& data, const More&... more) {
+  if constexpr (!spannable<Data>) {
+    static_assert(spannable<Data>, "omni: the data is nothing that a std::span can be made from");
+    return Result{};
+  } else {
+    using E = span_element<Data>;
+    constexpr bool writable = !std::is_const_v<E>;
+    static_assert(writable, "omni: reducing in place writes to the data, which is const; give an output as well");
+    if constexpr (!writable || !legal<std::remove_const_t<E>, Policies..., More...>()) {
+      return Result{};
+    } else {
+      const auto s = as_span(data);
+      return with_call<E>(std::span<const E>(s), s, f, Policies{}..., more...);
+    }
+  }
+}
+template <class Result, class... Policies, class F, class Data, class Out, class... More>
+  requires spannable<Out>
+Result parse(const F& f, Data& data, Out& out, const More&... more) {
+  if constexpr (!spannable<Data>) {
+    static_assert(spannable<Data>, "omni: the data is nothing that a std::span can be made from");
+    return Result{};
+  } else {
+    using T = span_element<Out>;
+    constexpr bool writable = !std::is_const_v<T>;
+    static_assert(writable, "omni: the output is const");
+    constexpr bool same = std::is_same_v<std::remove_const_t<T>, std::remove_const_t<span_element<Data>>>;
+    static_assert(same, "omni: input and output have different element types");
+    if constexpr (!writable || !same || !legal<std::remove_const_t<T>, Policies..., More...>()) {
+      return Result{};
+    } else {
+      return with_call<T>(std::span<const T>(as_span(data)), as_span(out), f, Policies{}..., more...);
+    }
+  }
+}
+
+}  // namespace detail
+
+/// Reduces a tensor over all ranks of a communicator; every rank gets the result.
+///
+///     omni::allreduce(comm, data [, out] [, operation] [, policies...]);
+///     omni::allreduce<policies...>(comm, data, ...);
+///
+/// @param comm an MPI_Comm, a boost::mpi::communicator or a transport. Collective: all ranks call, in the same order, with the same
+///   number and type of elements, operation and policies (detectors may differ); `mismatch` otherwise, wherever ranks exchange
+///   packets, and everywhere with OMNI_CHECK=1.
+/// @param data what a std::span can be made from; with `out` given it is not written, else it is reduced in place. Sizes 0 and 1,
+///   more than 2^31, and ranks that have only zeros are fine.
+/// Operation (default sum) and policies (default fixed_blocks, simd_detector, automatic) come in any order, each at most once.
+///
+/// A block is *null* where all elements have the bits of the operation's identity; null blocks are not sent, and the result is that
+/// of the fold of all elements in rank order, to the bit, for all topologies but ring and MPI's own. Operations without an identity
+/// send everything.
+///
+/// Cost, N ranks, S bytes, d the share of non-null blocks here and u of any rank: 2 (N-1) messages for a nearly empty tensor and
+/// (N-1)/N (d + u) S bytes each way for colocated; docs/algorithms.md has the others.
+///
+/// @return what was done. @throws usage before anything is sent; mismatch; mpi_error; protocol.
+/// After `mismatch` the communicator is as good as new; after the others later calls say that it is not. The output is unspecified
+/// after an error other than usage.
+///
+/// Method: Fei, Ho, Sahu, Canini, Sapio: Efficient Sparse Collective Communication and its Application to Accelerate Distributed Deep
+/// Learning (OmniReduce), SIGCOMM 2021.
+template <class... Policies, class Comm, class Data, class... More>
+report allreduce(Comm&& comm, Data&& data, More&&... more) {
+  return detail::parse<report, Policies...>(
+      [&](const auto& call, const auto& topology) { return detail::run(detail::transport_of(comm), call, topology); }, data, more...);
+}
+
+/// The same, without waiting: the buffers belong to the operation until the request is done. Any number may be in flight, on any
+/// communicators; they are started in the same order on all ranks of one. Not matched by a blocking call on another rank.
+template <class... Policies, class Comm, class Data, class... More>
+[[nodiscard]] request iallreduce(Comm&& comm, Data&& data, More&&... more) {
+  return detail::parse<request, Policies...>(
+      [&](const auto& call, const auto& topology) { return detail::start(detail::transport_of(comm), call, topology); }, data, more...);
+}
+
+}  // namespace omni

@@ -1,0 +1,99 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "block.hpp"
+#include "element.hpp"
+#include "operation.hpp"
+
+// What each policy must be able to do. A type models exactly one of partitioner, zero_detector and topology; nothing is
+// inherited and nothing registered.
+
+namespace omni {
+
+/// Cuts [0, n) into consecutive blocks. All ranks must cut alike.
+///
+/// `count(n)` blocks, `block(i, n)` the range of one, `largest(n)` a bound on their size. A partitioner whose blocks are equal but
+/// for the last may also offer `uniform()`, their size: runs of blocks are then scanned in one sweep.
+template <class P>
+concept partitioner = std::copyable<P> && requires(const P& p, std::size_t i, std::size_t n) {
+  { p.count(n) } -> std::convertible_to<std::size_t>;
+  { p.block(i, n) } -> std::convertible_to<block_range>;
+  { p.largest(n) } -> std::convertible_to<std::size_t>;
+};
+
+/// Finds the blocks of a run that are not null.
+///
+/// `mark(run, block, identity)`: bit i of the result says that block i of the run (`block` elements each, the last maybe shorter,
+/// at most 64) holds an element whose bits differ from those of `identity`. Ranks may use different detectors.
+template <class D>
+concept zero_detector = std::copyable<D> && requires(const D& d, std::span<const float> run, std::size_t block, float identity) {
+  { d.mark(run, block, identity) } -> std::convertible_to<std::uint64_t>;
+};
+
+/// A message that has arrived or has left its buffer.
+struct completion {
+  std::uint64_t token = 0;  ///< as given to send() or receive()
+  std::size_t bytes = 0;    ///< length of a message received
+};
+
+/// The messages of one operation. A mailbox of one operation never sees the messages of another.
+///
+/// `send` and `receive` start a message to or from a peer in one of a few numbered streams; between two ranks, the messages of a
+/// stream arrive in order. Buffers belong to the mailbox until the message completes. `poll` returns the completions there are
+/// without blocking, `wait` blocks until there is at least one (none only when nothing is under way); what they return is valid
+/// until the next of these calls. `cancel` withdraws the receives of a stream that no message has met. `abandon` ends everything
+/// without waiting; buffers may be written until the transport goes away.
+template <class M>
+concept mailbox = std::movable<M> && requires(M& m, const M& c, int peer, unsigned stream, std::span<const std::byte> bytes,
+                                              std::span<std::byte> buffer, std::uint64_t token) {
+  m.send(peer, stream, bytes, token);
+  m.receive(peer, stream, buffer, token);
+  { m.poll() } -> std::convertible_to<std::span<const completion>>;
+  { m.wait() } -> std::convertible_to<std::span<const completion>>;
+  m.cancel(stream);
+  m.abandon();
+  { c.call() } -> std::convertible_to<std::uint32_t>;
+};
+
+/// Carries bytes between the ranks of a group.
+///
+/// `open()` starts an operation: the k-th mailbox that a rank opens talks to the k-th of every other rank.
+/// `may_lose` says whether messages can be lost. `preferred_packet_bytes()` is the largest message that travels without a
+/// handshake of its own.
+template <class T>
+concept message_transport = requires(T& t, const T& c) {
+  { c.rank() } -> std::convertible_to<int>;
+  { c.size() } -> std::convertible_to<int>;
+  { T::may_lose } -> std::convertible_to<bool>;
+  { c.preferred_packet_bytes() } -> std::convertible_to<std::size_t>;
+  { t.open() } -> mailbox;
+};
+
+namespace detail {
+struct any_call;       // stand-ins with which a topology's engine is named, never made
+struct any_transport;
+}  // namespace detail
+
+/// Decides who aggregates what, and moves it.
+///
+/// `name`, and a template `engine<Call, Transport>` that is constructed from (topology, call, transport) and offers `progress()`
+/// (does what can be done without waiting; true if anything was), `wait()` (blocks until a message completes), `done()`, and
+/// `finish(report&)`. See topology/ring.hpp for a small one.
+template <class T>
+concept topology = std::copyable<T> && requires {
+  { T::name } -> std::convertible_to<std::string_view>;
+  typename T::template engine<detail::any_call, detail::any_transport>;
+};
+
+/// Anything that may be given to a call beside data and operation.
+template <class P>
+concept policy = partitioner<P> || zero_detector<P> || topology<P>;
+
+}  // namespace omni

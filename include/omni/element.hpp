@@ -1,0 +1,141 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <bit>
+#include <complex>
+#include <concepts>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <string_view>
+#include <type_traits>
+
+namespace omni {
+
+/// What a tensor is made of: anything that may be copied as bytes.
+template <class T>
+concept element = std::is_trivially_copyable_v<T> && std::is_object_v<T> && !std::is_const_v<T> && !std::is_pointer_v<T> &&
+                  alignof(T) <= 64;
+
+/// IEEE 754 binary16, for storage. Arithmetic is done in float: the library's operations fold all contributions to an element
+/// in float and round once, to nearest even.
+struct half {
+  std::uint16_t bits = 0;
+
+  constexpr half() = default;
+  constexpr half(float value) : bits(round(value)) {}  // NOLINT(google-explicit-constructor): stands where a float stands
+  static constexpr half from_bits(std::uint16_t b) {
+    half h;
+    h.bits = b;
+    return h;
+  }
+  constexpr operator float() const {  // NOLINT(google-explicit-constructor)
+    const std::uint32_t sign = std::uint32_t{bits} >> 15U << 31U;
+    const std::uint32_t exponent = std::uint32_t{bits} >> 10U & 31U;
+    const std::uint32_t mantissa = bits & 1023U;
+    if (exponent == 31U) return std::bit_cast<float>(sign | 0x7f800000U | mantissa << 13U);
+    if (exponent != 0U) return std::bit_cast<float>(sign | (exponent + 112U) << 23U | mantissa << 13U);
+    const float magnitude = static_cast<float>(mantissa) * 0x1p-24F;
+    return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(magnitude));
+  }
+
+ private:
+  static constexpr std::uint16_t round(float value) {
+    const auto b = std::bit_cast<std::uint32_t>(value);
+    const auto sign = b >> 16U & 0x8000U;
+    const auto a = b & 0x7fffffffU;
+    std::uint32_t r = 0;
+    if (a > 0x7f800000U) {  // NaN: quiet, and as much of the payload as fits
+      r = 0x7e00U | (a >> 13U & 0x3ffU);
+    } else if (a >= 0x477ff000U) {  // rounds to 65536 or more
+      r = 0x7c00U;
+    } else if (a >= 0x38800000U) {  // normal
+      const auto odd = a >> 13U & 1U;
+      r = (a - 0x38000000U + 0xfffU + odd) >> 13U;
+    } else if (a > 0x33000000U) {  // subnormal, above half of the smallest
+      const auto shift = 126U - (a >> 23U);
+      const auto m = (a & 0x7fffffU) | 0x800000U;
+      const auto kept = m >> shift;
+      const auto rest = m & ((1U << shift) - 1U);
+      const auto middle = 1U << (shift - 1U);
+      r = kept + ((rest > middle || (rest == middle && (kept & 1U) != 0U)) ? 1U : 0U);
+    }
+    return static_cast<std::uint16_t>(sign | r);
+  }
+};
+
+/// bfloat16 (the upper half of a float), for storage. Folded in float and rounded once, as half.
+struct bfloat16 {
+  std::uint16_t bits = 0;
+
+  constexpr bfloat16() = default;
+  constexpr bfloat16(float value) : bits(round(value)) {}  // NOLINT(google-explicit-constructor)
+  static constexpr bfloat16 from_bits(std::uint16_t b) {
+    bfloat16 h;
+    h.bits = b;
+    return h;
+  }
+  constexpr operator float() const { return std::bit_cast<float>(std::uint32_t{bits} << 16U); }  // NOLINT
+
+ private:
+  static constexpr std::uint16_t round(float value) {
+    const auto b = std::bit_cast<std::uint32_t>(value);
+    if ((b & 0x7fffffffU) > 0x7f800000U) return static_cast<std::uint16_t>(b >> 16U | 0x40U);
+    return static_cast<std::uint16_t>((b + 0x7fffU + (b >> 16U & 1U)) >> 16U);
+  }
+};
+
+namespace detail {
+
+template <class T>
+inline constexpr bool is_complex = false;
+template <class T>
+inline constexpr bool is_complex<std::complex<T>> = true;
+
+template <class T>
+inline constexpr bool is_small_float = std::is_same_v<T, half> || std::is_same_v<T, bfloat16>;
+
+/// The type in which the library's operations fold elements of type T.
+template <class T>
+using accumulator = std::conditional_t<is_small_float<T>, float, T>;
+
+/// The compiler's spelling of T; only compared and printed.
+template <class T>
+constexpr std::string_view spelled() {
+#if defined(__GNUC__) || defined(__clang__)
+  std::string_view s = __PRETTY_FUNCTION__;
+#else
+  std::string_view s = __FUNCSIG__;
+#endif
+  const auto from = s.find("T = ");
+  if (from != std::string_view::npos) s.remove_prefix(from + 4);
+  const auto to = s.find_first_of(";]");
+  if (to != std::string_view::npos && s.find("std::string_view") != std::string_view::npos) s = s.substr(0, to);
+  return s;
+}
+
+/// A name for T that is the same with every compiler for the built-in types.
+template <class T>
+constexpr std::string_view type_name() {
+  if constexpr (std::is_same_v<T, bool>) return "bool";
+  else if constexpr (std::is_integral_v<T>) {
+    constexpr bool s = std::is_signed_v<T>;
+    if constexpr (sizeof(T) == 1) return s ? "int8" : "uint8";
+    else if constexpr (sizeof(T) == 2) return s ? "int16" : "uint16";
+    else if constexpr (sizeof(T) == 4) return s ? "int32" : "uint32";
+    else if constexpr (sizeof(T) == 8) return s ? "int64" : "uint64";
+    else return s ? "int128" : "uint128";
+  } else if constexpr (std::is_same_v<T, float>) return "float";
+  else if constexpr (std::is_same_v<T, double>) return "double";
+  else if constexpr (std::is_same_v<T, long double>) return "long double";
+  else if constexpr (std::is_same_v<T, half>) return "half";
+  else if constexpr (std::is_same_v<T, bfloat16>) return "bfloat16";
+  else if constexpr (std::is_same_v<T, std::complex<float>>) return "complex<float>";
+  else if constexpr (std::is_same_v<T, std::complex<double>>) return "complex<double>";
+  else if constexpr (std::is_same_v<T, std::complex<long double>>) return "complex<long double>";
+  else return spelled<T>();
+}
+
+}  // namespace detail
+}  // namespace omni

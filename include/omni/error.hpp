@@ -1,0 +1,75 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace omni {
+
+/// Base of everything the library throws.
+class error : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// The call itself is wrong: null data, overlapping buffers, an invalid communicator. Thrown before anything is sent.
+class usage : public error {
+ public:
+  using error::error;
+};
+
+/// The ranks called with different arguments. Thrown on every rank; the communicator stays usable and no output is written
+/// beyond what an out-of-place call may already have set to the identity.
+class mismatch : public error {
+ public:
+  mismatch(int this_rank, std::string here, int other_rank, std::string there, std::string field)
+      : error("omni: ranks disagree about the " + field + ": rank " + std::to_string(this_rank) + " called with " + here +
+              ", rank " + std::to_string(other_rank) + " with " + there),
+        rank_(other_rank),
+        field_(std::move(field)),
+        here_(std::move(here)),
+        there_(std::move(there)) {}
+
+  /// The lowest rank whose arguments differ from this rank's.
+  [[nodiscard]] int rank() const noexcept { return rank_; }
+  /// Which argument: "count", "type", "operation", "blocks", "topology", ...
+  [[nodiscard]] const std::string& field() const noexcept { return field_; }
+  [[nodiscard]] const std::string& here() const noexcept { return here_; }
+  [[nodiscard]] const std::string& there() const noexcept { return there_; }
+
+ private:
+  int rank_;
+  std::string field_, here_, there_;
+};
+
+/// A packet that lies: a length, index or order that no correct peer sends. The communicator is unusable for omni afterwards.
+class protocol : public error {
+ public:
+  protocol(int peer, std::string_view what)
+      : error("omni: packet from rank " + std::to_string(peer) + " refused: " + std::string(what)), peer_(peer) {}
+
+  [[nodiscard]] int peer() const noexcept { return peer_; }
+
+ private:
+  int peer_;
+};
+
+/// An MPI routine failed.
+class mpi_error : public error {
+ public:
+  mpi_error(std::string routine, int code, int error_class, const std::string& text)
+      : error("omni: " + routine + " failed: " + text), routine_(std::move(routine)), code_(code), class_(error_class) {}
+
+  [[nodiscard]] const std::string& routine() const noexcept { return routine_; }
+  [[nodiscard]] int code() const noexcept { return code_; }
+  [[nodiscard]] int error_class() const noexcept { return class_; }
+
+ private:
+  std::string routine_;
+  int code_, class_;
+};
+
+}  // namespace omni

@@ -1,0 +1,161 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string_view>
+#include <type_traits>
+
+#include "signature.hpp"
+
+// The wire format, described in docs/wire_format.md: header, in a stream's first packet the caller's signature, the blocks' elements,
+// their rows. All integers in the byte order of the machine; ranks of one job share it.
+
+namespace omni::detail {
+
+inline constexpr std::uint32_t packet_magic = 0x494e4d4fU;  // "OMNI"
+
+enum packet_flags : std::uint32_t {
+  packet_first = 1,  ///< carries a signature
+  packet_last = 2,   ///< ends its stream
+  packet_abort = 4,  ///< ends it because the sender found a mismatch
+};
+
+struct packet_header {
+  std::uint32_t magic = packet_magic;
+  std::uint32_t call = 0;           ///< number of the operation on its communicator
+  std::uint32_t number = 0;         ///< of the packet in its stream
+  std::uint32_t flags = 0;
+  std::uint32_t promised = 0;       ///< at least so many packets follow: the receiver may post for them
+  std::uint32_t blocks = 0;
+  std::uint64_t base = 0;           ///< rows in the packet count from here
+  std::uint64_t covers = 0;         ///< the stream's rows below this one are all in this packet or before it, or null
+  std::uint64_t payload_bytes = 0;
+  std::array<std::uint64_t, 2> reserved{};
+};
+static_assert(sizeof(packet_header) == 64 && std::is_trivially_copyable_v<packet_header>);
+
+inline constexpr std::size_t first_packet_overhead = sizeof(packet_header) + sizeof(signature);
+
+/// A packet being filled: elements grow from the front, rows from the back, and close() moves the rows behind the elements.
+class packet_writer {
+ public:
+  packet_writer() = default;
+  explicit packet_writer(std::span<std::byte> buffer) : buffer_(buffer) {}
+
+  void begin(std::uint32_t call, std::uint32_t number, std::size_t limit, const signature* first) {
+    header_ = packet_header{.call = call, .number = number};
+    limit_ = std::min(limit, buffer_.size());
+    end_ = sizeof(packet_header);
+    if (first != nullptr) {
+      header_.flags = packet_first;
+      std::memcpy(buffer_.data() + end_, first, sizeof(signature));
+      end_ += sizeof(signature);
+    }
+    start_ = end_;
+  }
+
+  [[nodiscard]] std::size_t blocks() const { return header_.blocks; }
+  [[nodiscard]] std::size_t filled() const { return end_ - start_; }
+  [[nodiscard]] bool fits(std::uint64_t row, std::size_t bytes) const {
+    return end_ + bytes + sizeof(std::uint32_t) * (header_.blocks + 1) <= limit_ &&
+           (header_.blocks == 0 || row - header_.base <= 0xffffffffU);
+  }
+  /// Room for the elements of one more block. Rows must ascend, and fits() must have said so.
+  [[nodiscard]] std::byte* add(std::uint64_t row, std::size_t bytes) {
+    if (header_.blocks == 0) header_.base = row;
+    const auto offset = static_cast<std::uint32_t>(row - header_.base);
+    ++header_.blocks;
+    std::memcpy(buffer_.data() + limit_ - sizeof(offset) * header_.blocks, &offset, sizeof(offset));
+    auto* const at = buffer_.data() + end_;
+    end_ += bytes;
+    return at;
+  }
+  /// The finished packet.
+  [[nodiscard]] std::span<const std::byte> close(std::uint64_t covers, std::uint32_t promised, std::uint32_t flags) {
+    header_.covers = covers;
+    header_.promised = promised;
+    header_.flags |= flags;
+    header_.payload_bytes = filled();
+    const auto rows = sizeof(std::uint32_t) * header_.blocks;
+    // Rows were stacked downwards: turn them round, then close the gap.
+    for (std::size_t i = 0, j = header_.blocks; i + 1 < j; ++i) {
+      --j;
+      std::array<std::byte, 4> a{}, b{};
+      auto* const low = buffer_.data() + limit_ - rows;
+      std::memcpy(a.data(), low + 4 * i, 4);
+      std::memcpy(b.data(), low + 4 * j, 4);
+      std::memcpy(low + 4 * i, b.data(), 4);
+      std::memcpy(low + 4 * j, a.data(), 4);
+    }
+    std::memmove(buffer_.data() + end_, buffer_.data() + limit_ - rows, rows);
+    std::memcpy(buffer_.data(), &header_, sizeof(header_));
+    return buffer_.first(end_ + rows);
+  }
+
+ private:
+  std::span<std::byte> buffer_;
+  packet_header header_;
+  std::size_t limit_ = 0, start_ = 0, end_ = 0;
+};
+
+/// A packet that has arrived. parse() looks at nothing but the lengths it has checked, and says what is wrong, or nothing.
+class packet_reader {
+ public:
+  [[nodiscard]] std::string_view parse(std::span<const std::byte> bytes, std::uint32_t call, std::uint32_t number) {
+    *this = packet_reader{};
+    if (bytes.size() < sizeof(packet_header)) return "shorter than a header";
+    std::memcpy(&header_, bytes.data(), sizeof(header_));
+    if (header_.magic != packet_magic) return "not a packet of omni";
+    if (header_.call != call) return "belongs to another operation";
+    if (header_.number != number) return "out of order";
+    if (((header_.flags & packet_first) != 0) != (number == 0)) return "signature missing or misplaced";
+    const auto start = number == 0 ? first_packet_overhead : sizeof(packet_header);
+    if (bytes.size() < start) return "shorter than its signature";
+    const auto room = bytes.size() - start;
+    if (header_.payload_bytes > room || std::uint64_t{header_.blocks} * sizeof(std::uint32_t) != room - header_.payload_bytes)
+      return "length and contents differ";
+    payload_ = bytes.subspan(start, static_cast<std::size_t>(header_.payload_bytes));
+    rows_ = bytes.subspan(start + payload_.size());
+    if (number == 0) signature_ = bytes.data() + sizeof(packet_header);
+    return {};
+  }
+
+  [[nodiscard]] const packet_header& header() const { return header_; }
+  [[nodiscard]] signature sender() const {
+    signature s;
+    std::memcpy(&s, signature_, sizeof(s));
+    return s;
+  }
+  [[nodiscard]] bool has_signature() const { return signature_ != nullptr; }
+  [[nodiscard]] bool empty() const { return next_ == header_.blocks; }
+  /// Row of the block at the front.
+  [[nodiscard]] std::uint64_t row() const {
+    std::uint32_t offset = 0;
+    std::memcpy(&offset, rows_.data() + sizeof(offset) * next_, sizeof(offset));
+    return header_.base + offset;
+  }
+  /// Elements of the block at the front; nullptr if the packet does not hold so many bytes.
+  [[nodiscard]] const std::byte* elements(std::size_t bytes) const {
+    return payload_.size() - at_ >= bytes ? payload_.data() + at_ : nullptr;
+  }
+  void pop(std::size_t bytes) {
+    at_ += bytes;
+    ++next_;
+  }
+  /// Whether the blocks popped made up all of the payload.
+  [[nodiscard]] bool exact() const { return at_ == payload_.size(); }
+
+ private:
+  packet_header header_;
+  std::span<const std::byte> payload_, rows_;
+  const std::byte* signature_ = nullptr;
+  std::size_t next_ = 0, at_ = 0;
+};
+
+}  // namespace omni::detail

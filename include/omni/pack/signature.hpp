@@ -1,0 +1,82 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+#include "../error.hpp"
+
+namespace omni::detail {
+
+/// A name in fixed room; a longer one keeps its head and a hash of the whole.
+template <std::size_t N>
+struct short_name {
+  std::array<char, N> text{};
+
+  constexpr short_name() = default;
+  constexpr explicit short_name(std::string_view s) {
+    if (s.size() < N) {
+      std::copy(s.begin(), s.end(), text.begin());
+      return;
+    }
+    std::uint64_t hash = 0xcbf29ce484222325U;  // FNV-1a
+    for (const char c : s) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
+    std::copy_n(s.begin(), N - 10, text.begin());
+    text[N - 10] = '#';
+    for (std::size_t i = 0; i < 8; ++i) text[N - 9 + i] = "0123456789abcdef"[hash >> (4 * i) & 15U];
+  }
+  [[nodiscard]] std::string str() const {
+    return {text.begin(), std::find(text.begin(), text.end(), '\0')};
+  }
+  friend constexpr bool operator==(const short_name&, const short_name&) = default;
+};
+
+/// What all ranks of a call must agree on. Rides in the first packet between every two ranks, so that a program whose ranks
+/// disagree hears of it instead of hanging.
+struct signature {
+  std::uint64_t count = 0;         ///< elements
+  std::uint64_t element_size = 0;  ///< bytes
+  std::uint64_t blocks = 0;
+  std::uint64_t largest_block = 0;
+  std::uint64_t packet_bytes = 0;
+  std::uint32_t window = 0;
+  std::uint32_t blocking = 0;
+  short_name<48> type;
+  short_name<48> operation;
+  short_name<16> topology;
+  short_name<16> mode;  ///< how the topology runs: a call and its automatic choice are told apart
+  std::array<std::byte, 16> reserved{};  ///< header and signature fill whole cache lines, so that elements start on one
+
+  friend constexpr bool operator==(const signature&, const signature&) = default;
+};
+static_assert(std::is_trivially_copyable_v<signature> && sizeof(signature) == 192);
+
+/// Names the first field in which two signatures differ. Precondition: they do.
+inline mismatch difference(int here, const signature& a, int there, const signature& b) {
+  const auto make = [&](const char* field, std::string x, std::string y) {
+    return mismatch(here, std::move(x), there, std::move(y), field);
+  };
+  const auto number = [&](const char* field, std::uint64_t x, std::uint64_t y) {
+    return make(field, std::to_string(x), std::to_string(y));
+  };
+  if (a.type != b.type) return make("type", a.type.str(), b.type.str());
+  if (a.element_size != b.element_size) return number("element size", a.element_size, b.element_size);
+  if (a.count != b.count) return number("count", a.count, b.count);
+  if (a.operation != b.operation) return make("operation", a.operation.str(), b.operation.str());
+  if (a.blocking != b.blocking)
+    return make("kind of call", a.blocking != 0 ? "allreduce" : "iallreduce", b.blocking != 0 ? "allreduce" : "iallreduce");
+  if (a.topology != b.topology) return make("topology", a.topology.str(), b.topology.str());
+  if (a.largest_block != b.largest_block) return number("block size", a.largest_block, b.largest_block);
+  if (a.blocks != b.blocks) return number("number of blocks", a.blocks, b.blocks);
+  if (a.packet_bytes != b.packet_bytes) return number("packet size", a.packet_bytes, b.packet_bytes);
+  if (a.window != b.window) return number("window", a.window, b.window);
+  return make("mode", a.mode.str(), b.mode.str());
+}
+
+}  // namespace omni::detail

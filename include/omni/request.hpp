@@ -1,0 +1,170 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <exception>
+#include <memory>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "error.hpp"
+#include "report.hpp"
+
+namespace omni {
+namespace detail {
+
+/// An operation under way. Whoever waits for one drives all that its thread has started: a peer may need any of them.
+class operation_base {
+ public:
+  operation_base() { active().push_back(this); }
+  operation_base(const operation_base&) = delete;
+  operation_base(operation_base&&) = delete;
+  operation_base& operator=(const operation_base&) = delete;
+  operation_base& operator=(operation_base&&) = delete;
+  virtual ~operation_base() { leave(); }
+
+  [[nodiscard]] bool done() const noexcept { return done_; }
+
+  /// Does what can be done without waiting. Errors are kept for result().
+  bool progress() noexcept {
+    if (done_) return false;
+    return guarded([this] { return advance(); });
+  }
+  /// Drives until done.
+  void finish() noexcept {
+    while (!done_) {
+      if (active().size() == 1) {
+        if (!progress() && !done_) {
+          guarded([this] {
+            block();
+            return true;
+          });
+        }
+      } else if (!progress_all()) {
+        std::this_thread::yield();
+      }
+    }
+  }
+  /// What the operation did, or what it threw.
+  [[nodiscard]] const report& result() const {
+    if (failed_) std::rethrow_exception(failed_);
+    return report_;
+  }
+
+  /// Drives every operation of this thread once, in the order in which they were started.
+  static bool progress_all() noexcept {
+    bool moved = false;
+    auto& all = active();
+    for (std::size_t i = 0; i < all.size();) {
+      auto* const op = all[i];
+      if (op->progress()) moved = true;
+      if (i < all.size() && all[i] == op) ++i;  // done ones have left
+    }
+    return moved;
+  }
+  /// Ends what this thread has under way, so that it may block in MPI: no peer then waits for it.
+  static void finish_all() noexcept {
+    while (!active().empty())
+      if (!progress_all()) std::this_thread::yield();
+  }
+  [[nodiscard]] static bool any_active() noexcept { return !active().empty(); }
+  [[nodiscard]] bool mine() const noexcept { return owner_ == std::this_thread::get_id(); }
+
+ protected:
+  /// One step: true if anything moved. Calls complete() at the end.
+  virtual bool advance() = 0;
+  /// Waits until a step may be possible.
+  virtual void block() = 0;
+  /// An error came out of a step.
+  virtual void fail(const std::exception_ptr& error) noexcept = 0;
+
+  void complete() noexcept {
+    done_ = true;
+    leave();
+  }
+  report report_;
+
+ private:
+  template <class F>
+  bool guarded(F&& step) noexcept {
+    try {
+      return step();
+    } catch (...) {
+      failed_ = std::current_exception();
+      fail(failed_);
+      complete();
+      return true;
+    }
+  }
+  void leave() noexcept { std::erase(active(), this); }
+  static std::vector<operation_base*>& active() noexcept {
+    thread_local std::vector<operation_base*> all;
+    return all;
+  }
+
+  std::exception_ptr failed_;
+  std::thread::id owner_ = std::this_thread::get_id();
+  bool done_ = false;
+};
+
+}  // namespace detail
+
+/// An allreduce under way. Its buffers must live, and not be touched, until it is done.
+///
+/// A request belongs to the thread that started it. It moves on whenever that thread is inside a call of omni. One that is dropped
+/// waits in its destructor.
+class request {
+ public:
+  request() = default;
+  explicit request(std::unique_ptr<detail::operation_base> op) : op_(std::move(op)) {}
+  request(request&&) noexcept = default;
+  request& operator=(request&& other) noexcept {
+    if (this != &other) {
+      drop();
+      op_ = std::move(other.op_);
+    }
+    return *this;
+  }
+  request(const request&) = delete;
+  request& operator=(const request&) = delete;
+  ~request() { drop(); }
+
+  /// Whether there is an operation, done or not.
+  [[nodiscard]] bool valid() const noexcept { return op_ != nullptr; }
+
+  /// Waits until the operation is done. Throws what went wrong; may be called again.
+  const report& wait() {
+    expect_mine();
+    op_->finish();
+    return op_->result();
+  }
+  /// Moves this thread's operations on. True when this one is done; throws what went wrong.
+  bool test() {
+    expect_mine();
+    detail::operation_base::progress_all();
+    if (!op_->done()) return false;
+    static_cast<void>(op_->result());
+    return true;
+  }
+  /// What the operation did. Precondition: it is done.
+  [[nodiscard]] const report& result() const {
+    if (!valid() || !op_->done()) throw usage("omni: the request is not done");
+    return op_->result();
+  }
+
+ private:
+  void expect_mine() const {
+    if (!valid()) throw usage("omni: the request has no operation");
+    if (!op_->mine()) throw usage("omni: a request is waited for by the thread that started it");
+  }
+  void drop() noexcept {
+    if (op_) op_->finish();
+    op_.reset();
+  }
+  std::unique_ptr<detail::operation_base> op_;
+};
+
+}  // namespace omni

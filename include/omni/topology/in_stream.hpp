@@ -1,0 +1,155 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <string_view>
+#include <vector>
+
+#include "../error.hpp"
+#include "../pack/packet.hpp"
+#include "../pack/workspace.hpp"
+#include "out_stream.hpp"
+
+namespace omni::detail {
+
+/// The receiving end of a stream of packets from one peer. Receives are posted for packets that the peer has promised and for no
+/// others: nothing is left to cancel when the stream ends.
+class in_stream {
+ public:
+  static constexpr std::uint64_t no_row = std::numeric_limits<std::uint64_t>::max();
+
+  void open(unsigned stream, std::uint64_t token, int peer, const packet_limits& limits, std::uint64_t rows, std::uint32_t call,
+            packet_buffers& buffers) {
+    limits_ = limits;
+    stream_ = stream;
+    token_ = token;
+    peer_ = peer;
+    rows_ = rows;
+    call_ = call;
+    buffers_ = &buffers;
+    posted_ = accepted_ = read_ = 0;
+    known_ = 1;  // every stream has a packet
+    covers_ = floor_ = 0;
+    next_row_ = no_row;
+    bytes_received_ = 0;
+    last_ = foreign_ = false;
+    slots_.clear();
+  }
+
+  [[nodiscard]] int peer() const { return peer_; }
+  /// Rows below this one have arrived or are null.
+  [[nodiscard]] std::uint64_t covers() const { return covers_; }
+  /// Row of the block at the front, or no_row.
+  [[nodiscard]] std::uint64_t next_row() const { return next_row_; }
+  /// All packets have arrived and all blocks been taken.
+  [[nodiscard]] bool finished() const { return last_ && read_ == known_; }
+  [[nodiscard]] std::size_t bytes_received() const { return bytes_received_; }
+  [[nodiscard]] const packet_reader& first() const { return slots_[0].packet; }
+
+  template <class Mailbox>
+  void post(Mailbox& messages) {
+    for (; posted_ < known_ && posted_ - read_ < static_cast<std::uint32_t>(limits_.window); ++posted_) {
+      const auto at = index(posted_);
+      if (at == slots_.size()) slots_.push_back({buffers_->take(limits_.receive_bytes()), {}, 0, false});
+      slots_[at].arrived = false;
+      messages.receive(peer_, stream_, slots_[at].buffer, token_ | at);
+    }
+  }
+  /// Notes that the packet in slot `at` has arrived. Packets complete in any order and are looked at in the stream's: calls
+  /// on_first() when that reaches the first; if it returns false, the peer was called with other arguments, and the contents of
+  /// its packets mean nothing here.
+  template <class F>
+  void arrived(std::size_t at, std::size_t bytes, F&& on_first) {
+    slots_[at].arrived = true;
+    slots_[at].bytes = bytes;
+    bytes_received_ += bytes;
+    while (accepted_ < posted_ && slots_[index(accepted_)].arrived) {
+      auto& s = slots_[index(accepted_)];
+      s.arrived = false;
+      refuse(s.packet.parse(s.buffer.first(s.bytes), call_, accepted_));
+      if (accepted_ == 0) foreign_ = !on_first();
+      accept(s.packet.header());
+      ++accepted_;
+    }
+    settle();
+  }
+  /// Elements of the block at the front, which has `bytes` bytes.
+  [[nodiscard]] const std::byte* elements(std::size_t bytes) const {
+    const auto* const p = slots_[index(read_)].packet.elements(bytes);
+    if (p == nullptr) refuse("fewer elements than its blocks have");
+    return p;
+  }
+  void pop(std::size_t bytes) {
+    floor_ = next_row_ + 1;
+    slots_[index(read_)].packet.pop(bytes);
+    settle();
+  }
+  /// Drops all that has arrived.
+  void discard() {
+    read_ = accepted_;
+    next_row_ = no_row;
+  }
+
+ private:
+  struct slot {
+    std::span<std::byte> buffer;
+    packet_reader packet;
+    std::size_t bytes;
+    bool arrived;
+  };
+
+  [[nodiscard]] std::size_t index(std::uint32_t packet) const { return packet % static_cast<std::uint32_t>(limits_.window); }
+  void refuse(std::string_view what) const {
+    if (!what.empty()) throw protocol(peer_, what);
+  }
+  void accept(const packet_header& h) {
+    if (foreign_ || (h.flags & packet_abort) != 0) {
+      covers_ = rows_;
+    } else {
+      if (h.covers < covers_ || h.covers > rows_) refuse("coverage goes backwards or past the end");
+      covers_ = h.covers;
+    }
+    const auto total = accepted_ + 1 + h.promised;
+    if (last_ || total < accepted_ + 1 || total < known_) refuse("fewer packets than were promised");
+    known_ = total;
+    last_ = (h.flags & packet_last) != 0;
+    if (last_ != (h.promised == 0)) refuse("promises no packet, and is not the last");
+  }
+  // Moves on to the next packet that has a block.
+  void settle() {
+    if (foreign_) return discard();
+    for (; read_ < accepted_; ++read_) {
+      const auto& packet = slots_[index(read_)].packet;
+      if (!packet.empty()) {
+        next_row_ = packet.row();
+        if (next_row_ < floor_ || next_row_ >= packet.header().covers) refuse("rows do not ascend within what it covers");
+        return;
+      }
+      if (!packet.exact()) refuse("more elements than its blocks have");
+      floor_ = packet.header().covers;
+    }
+    next_row_ = no_row;
+  }
+
+  packet_limits limits_;
+  unsigned stream_ = 0;
+  std::uint64_t token_ = 0;
+  int peer_ = 0;
+  std::uint64_t rows_ = 0;
+  std::uint32_t call_ = 0;
+  packet_buffers* buffers_ = nullptr;
+  std::uint32_t posted_ = 0, accepted_ = 0, read_ = 0;  // numbers of packets
+  std::uint32_t known_ = 1;                             // packets that are known to come, in all
+  std::uint64_t covers_ = 0;
+  std::uint64_t next_row_ = no_row;
+  std::uint64_t floor_ = 0;  // no later block has a lower row
+  std::size_t bytes_received_ = 0;
+  bool last_ = false;
+  bool foreign_ = false;
+  std::vector<slot> slots_;
+};
+
+}  // namespace omni::detail

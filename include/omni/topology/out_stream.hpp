@@ -1,0 +1,165 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "../pack/packet.hpp"
+#include "../pack/workspace.hpp"
+
+namespace omni::detail {
+
+/// How large packets are and how many of a stream are under way at once. The first packet of a stream has a bound that depends only
+/// on the number of ranks: a rank that was called with other arguments can receive it.
+struct packet_limits {
+  std::size_t first_bytes = 0, packet_bytes = 0;
+  int window = 2;
+  [[nodiscard]] std::size_t receive_bytes() const { return std::max(first_bytes, packet_bytes); }
+};
+
+/// The sending end of a stream of packets to one peer, or the same packets to several.
+class out_stream {
+ public:
+  void open(unsigned stream, std::uint64_t token, std::span<const int> peers, const packet_limits& limits, std::uint64_t rows,
+            std::uint32_t call, const signature& mine, packet_buffers& buffers) {
+    peers_ = peers;
+    limits_ = limits;
+    stream_ = stream;
+    token_ = token;
+    rows_ = rows;
+    call_ = call;
+    mine_ = &mine;
+    buffers_ = &buffers;
+    number_ = 0;
+    promised_ = 0;
+    in_flight_ = 0;
+    covered_ = next_row_ = 0;
+    strangers_ = limits.packet_bytes > limits.first_bytes ? peers.size() : 0;
+    bytes_sent_ = 0;
+    current_ = none;
+    closed_ = false;
+    slots_.clear();
+  }
+
+  [[nodiscard]] bool closed() const { return closed_; }
+  [[nodiscard]] bool idle() const { return in_flight_ == 0; }
+  [[nodiscard]] std::uint64_t covered() const { return covered_; }
+  [[nodiscard]] std::size_t bytes_sent() const { return bytes_sent_; }
+  /// Whether the packet being filled is worth sending to a peer that has nothing to do.
+  [[nodiscard]] bool worthwhile() const {
+    return current_ != none && slots_[current_].packet.filled() >= limits_.packet_bytes / 4;
+  }
+
+  /// Room for the elements of a block, in a new packet if need be; nullptr while all packets are under way.
+  template <class Mailbox>
+  [[nodiscard]] std::byte* add(Mailbox& messages, std::uint64_t row, std::size_t bytes) {
+    for (;;) {
+      if ((current_ == none || slots_[current_].packet.blocks() == 0) && !begin()) return nullptr;
+      auto& packet = slots_[current_].packet;
+      if (packet.fits(row, bytes)) {
+        next_row_ = row + 1;
+        return packet.add(row, bytes);
+      }
+      if (in_flight_ == limits_.window || (number_ != 0 && packet.blocks() == 0)) return nullptr;
+      send(messages, row, 0, expected(row));
+    }
+  }
+  /// Sends what there is, to say that the stream covers all rows below `covers`.
+  template <class Mailbox>
+  bool flush(Mailbox& messages, std::uint64_t covers) {
+    if (closed_ || in_flight_ == limits_.window || (current_ == none && !begin())) return false;
+    send(messages, covers, 0, 0);
+    return true;
+  }
+  /// Ends the stream; false if it has to be called again, when a packet has come back.
+  template <class Mailbox>
+  bool close(Mailbox& messages, std::uint32_t flags = 0) {
+    while (!closed_) {
+      if (in_flight_ == limits_.window || (current_ == none && !begin())) return false;
+      if (number_ + 1 < promised_) {
+        send(messages, rows_, 0, 0);  // keeps a promise; small
+      } else {
+        closed_ = true;
+        send(messages, rows_, packet_last | flags, 0);
+      }
+    }
+    return true;
+  }
+  /// A peer was called with the same arguments: it can receive larger packets than any rank can.
+  void meet() {
+    if (strangers_ != 0) --strangers_;
+  }
+  /// A peer has taken the packet in slot `at`.
+  void sent(std::size_t at) {
+    if (--slots_[at].waiting == 0) --in_flight_;
+  }
+
+ private:
+  static constexpr std::size_t none = ~std::size_t{0};
+  struct slot {
+    packet_writer packet;
+    std::size_t waiting = 0;
+  };
+
+  // Starts a packet, or starts the empty one again.
+  bool begin() {
+    if (current_ == none) {
+      for (current_ = 0; current_ < slots_.size(); ++current_)
+        if (slots_[current_].waiting == 0) break;
+    }
+    if (current_ == slots_.size()) {
+      if (slots_.size() > static_cast<std::size_t>(limits_.window)) {
+        current_ = none;
+        return false;
+      }
+      slots_.push_back({packet_writer(buffers_->take(limits_.receive_bytes()))});
+    }
+    const bool all_can_receive = number_ != 0 && strangers_ == 0;
+    slots_[current_].packet.begin(call_, number_, all_can_receive ? limits_.packet_bytes : std::min(limits_.first_bytes, limits_.packet_bytes),
+                                  number_ == 0 ? mine_ : nullptr);
+    return true;
+  }
+  // How many packets will follow one that covers `covers`, guessed low: what is promised must be sent.
+  [[nodiscard]] std::uint32_t expected(std::uint64_t covers) const {
+    const auto left = (std::uint64_t{number_} + 1) * (rows_ - covers) / (2 * std::max<std::uint64_t>(covers, 1));
+    return static_cast<std::uint32_t>(std::min<std::uint64_t>(left, static_cast<std::uint64_t>(limits_.window)));
+  }
+  template <class Mailbox>
+  void send(Mailbox& messages, std::uint64_t covers, std::uint32_t flags, std::uint32_t more) {
+    const bool last = (flags & packet_last) != 0;
+    ++number_;
+    if (!last) promised_ = std::max({promised_, number_ + 1, number_ + more});
+    covered_ = std::max(covers, next_row_);  // a packet may hold a block of a row that other streams have not finished
+    auto& s = slots_[current_];
+    const auto bytes = s.packet.close(covered_, last ? 0 : promised_ - number_, flags);
+    s.waiting = peers_.size();
+    ++in_flight_;
+    for (const int peer : peers_) messages.send(peer, stream_, bytes, token_ | current_);
+    bytes_sent_ += bytes.size() * peers_.size();
+    current_ = none;
+  }
+
+  std::span<const int> peers_;
+  packet_limits limits_;
+  unsigned stream_ = 0;
+  std::uint64_t token_ = 0, rows_ = 0;
+  std::uint32_t call_ = 0;
+  const signature* mine_ = nullptr;
+  packet_buffers* buffers_ = nullptr;
+  std::uint32_t number_ = 0;    // of the packet being filled
+  std::uint32_t promised_ = 0;  // the stream will have at least so many packets
+  int in_flight_ = 0;
+  std::uint64_t covered_ = 0;
+  std::uint64_t next_row_ = 0;   // above the last block packed
+  std::size_t strangers_ = 0;    // peers that may have smaller buffers
+  std::size_t bytes_sent_ = 0;
+  std::size_t current_ = none;
+  bool closed_ = false;
+  std::vector<slot> slots_;
+};
+
+}  // namespace omni::detail

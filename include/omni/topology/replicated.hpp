@@ -1,0 +1,30 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+
+#include "streams.hpp"
+
+namespace omni {
+
+/// Topology: every rank sends its non-null blocks to every other and folds all of them itself.
+///
+/// Bytes each way per rank: (N-1) d S. One latency instead of two: for two ranks, and for small tensors. Folds in rank order, so the
+/// bits are those of colocated.
+struct replicated {
+  std::size_t packet_bytes = 0;  ///< largest packet, 0: as the transport likes it; at least one block
+  int window = 0;                ///< packets of a stream under way at once, 0: chosen
+
+  static constexpr std::string_view name = "replicated";
+  friend bool operator==(const replicated&, const replicated&) = default;
+
+  template <class Call, class Transport>
+  struct engine : detail::stream_engine<Call, Transport> {
+    engine(const replicated& t, const Call& call, Transport& transport)
+        : detail::stream_engine<Call, Transport>(detail::ownership::replicated, name, {t.packet_bytes, t.window}, call, transport) {}
+  };
+};
+
+}  // namespace omni

@@ -1,0 +1,453 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "../call.hpp"
+#include "../fold.hpp"
+#include "../partition/stripes.hpp"
+#include "../report.hpp"
+#include "in_stream.hpp"
+#include "out_stream.hpp"
+
+namespace omni::detail {
+
+/// Who owns the blocks.
+enum class ownership {
+  shared,      ///< every rank a share: results are streamed back
+  replicated,  ///< every rank all of them: contributions go to everybody, and no results
+  nobody,      ///< there are no blocks: one packet to everybody, to find out whether the ranks agree
+};
+
+/// Packet size and window for a number of ranks: as the user wants, or the transport's best as far as all buffers stay below 12 MiB.
+struct stream_options {
+  std::size_t packet_bytes = 0;
+  int window = 0;
+
+  [[nodiscard]] packet_limits limits(int ranks, std::size_t preferred, std::size_t largest_block_bytes) const {
+    constexpr std::size_t budget = std::size_t{12} << 20U;
+    packet_limits l;
+    l.window = window > 0 ? window : 2;
+    // Buffers for each peer: window + 1 to fill and send, window to receive contributions and window to receive results.
+    const auto buffers = static_cast<std::size_t>(ranks) * (3U * static_cast<std::size_t>(l.window) + 1U);
+    const auto fair = std::clamp(budget / (static_cast<std::size_t>(ranks) * 7U) / 64U * 64U, std::size_t{2048}, preferred);
+    const auto wanted = packet_bytes != 0 ? packet_bytes : std::clamp(budget / buffers / 64U * 64U, std::size_t{2048}, preferred);
+    l.first_bytes = fair;
+    l.packet_bytes = std::max(wanted, sizeof(packet_header) + largest_block_bytes + sizeof(std::uint32_t));
+    return l;
+  }
+};
+
+/// What the engine keeps from call to call.
+struct stream_state {
+  packet_buffers buffers;
+  std::vector<out_stream> contributions;
+  out_stream results;
+  std::vector<in_stream> arriving, returning;  // contributions to fold; results of others
+  std::vector<int> peers;                      // nearest above first, so that not all send to the same rank at once
+  std::vector<std::uint64_t> own;              // bit per row: this rank's own block is not null
+  std::vector<const void*> sources;
+
+  [[nodiscard]] std::size_t bytes() const { return buffers.bytes() + own.capacity() * sizeof(std::uint64_t); }
+};
+
+struct nothing {};
+
+/// What null blocks consist of; nothing where none can be skipped.
+template <class Op, class T>
+constexpr auto null_element(const Op& op) {
+  if constexpr (skips<Op, T>) return static_cast<T>(identity_of<T>(op));
+  else return nothing{};
+}
+
+/// The engine of the owner streams (docs/algorithms.md). To each owner goes one stream of packets: this rank's non-null blocks of
+/// the owner's share in ascending order, and how far the stream now covers the share. The owner folds a block in rank order as soon
+/// as every stream covers it, and streams the results to everybody in the same way.
+///
+/// No rank waits in a cycle: a rank that cannot scan on tells every idle owner how far it has come, so the owner that holds up the
+/// rank which is furthest behind can always fold.
+template <class Call, class Transport>
+class stream_engine {
+  using T = typename Call::value_type;
+  using Op = typename Call::operation_type;
+  using mailbox_type = decltype(std::declval<Transport&>().open());
+
+ public:
+  stream_engine(ownership who, std::string_view name, const stream_options& options, const Call& call, Transport& transport)
+      : call_(call),
+        rank_(transport.rank()),
+        ranks_(transport.size()),
+        replicated_(who != ownership::shared),
+        identity_(null_element<Op, T>(call.op)),
+        blocks_(who != ownership::nobody ? call.blocks() : 0),
+        map_(blocks_, replicated_ ? 1 : static_cast<std::size_t>(ranks_)),
+        rows_(map_.rows()),
+        limits_(options.limits(ranks_, transport.preferred_packet_bytes(), call.partition.largest(call.in.size()) * sizeof(T))),
+        mine_(who != ownership::nobody ? call.sign(name, limits_.packet_bytes, limits_.window)
+                                       : call.sign(name, options.packet_bytes, 0)),
+        messages_(transport.open()) {
+    report_.topology = name;
+  }
+  stream_engine(const stream_engine&) = delete;
+  stream_engine(stream_engine&&) = delete;
+  stream_engine& operator=(const stream_engine&) = delete;
+  stream_engine& operator=(stream_engine&&) = delete;
+  ~stream_engine() {
+    if (!started_ || done()) return;
+    messages_.abandon();
+    s_.leak();
+  }
+
+  /// Posts the first receives.
+  void start() {
+    open();
+    started_ = true;
+  }
+  /// For an engine that goes on where this one ends: a rank opens one mailbox for a call, whatever the topology.
+  [[nodiscard]] mailbox_type& messages() { return messages_; }
+  /// Scans, folds, sends and receives as far as nothing has to be waited for. True if anything moved.
+  bool progress() {
+    bool moved = false;
+    if (!differs_) {
+      watch_.lap();
+      moved = scan();
+      report_.detect_seconds += watch_.lap();
+      if (fold()) moved = true;
+      report_.fold_seconds += watch_.lap();
+    }
+    flush();
+    if (take(messages_.poll())) moved = true;
+    report_.exchange_seconds += watch_.lap();
+    if (differs_ && done()) throw mismatch(*differs_);
+    return moved;
+  }
+  /// Blocks until a message has come or gone.
+  void wait() {
+    watch_.lap();
+    take(messages_.wait());
+    report_.exchange_seconds += watch_.lap();
+    if (differs_ && done()) throw mismatch(*differs_);
+  }
+  [[nodiscard]] bool done() const {
+    const auto sent = [](const out_stream& o) { return o.closed() && o.idle(); };
+    const auto finished = [](const in_stream& i) { return i.finished(); };
+    const auto& s = *s_;
+    if (!std::all_of(s.contributions.begin(), s.contributions.end(), sent)) return false;
+    if (!std::all_of(s.arriving.begin(), s.arriving.end(), finished)) return false;
+    if (differs_ || replicated_) return differs_ || folded_ == rows_;
+    return sent(s.results) && std::all_of(s.returning.begin(), s.returning.end(), finished);
+  }
+  void finish(report& r) const {
+    r = report_;
+    r.blocks_total = blocks_;
+    for (const auto& o : s_->contributions) r.bytes_sent += o.bytes_sent();
+    if (!replicated_) r.bytes_sent += s_->results.bytes_sent();
+    for (const auto& i : s_->arriving) r.bytes_received += i.bytes_received();
+    for (const auto& i : s_->returning) r.bytes_received += i.bytes_received();
+    r.extra_bytes = s_->bytes();
+  }
+
+ private:
+  enum : std::uint64_t { contribution = 0, result = 1 };  // the streams on the wire
+  static constexpr std::size_t run_bytes = std::size_t{32} << 10U;  // fits the first cache, so that packing finds it there
+  static constexpr int runs_per_burst = 8;                          // then the network has its turn
+
+  static std::uint64_t token(std::uint64_t stream, bool receive, std::size_t index) {
+    return stream << 63U | std::uint64_t{receive} << 62U | std::uint64_t{index} << 32U;
+  }
+
+  void open() {
+    auto& s = *s_;
+    s.buffers.rewind();
+    s.peers.clear();
+    for (int d = 1; d < ranks_; ++d) s.peers.push_back((rank_ + d) % ranks_);
+    const auto peers = s.peers.size();
+    s.own.assign(static_cast<std::size_t>(rows_ / 64 + 1), 0);
+    s.sources.clear();
+    s.contributions.resize(replicated_ ? 1 : peers);
+    s.arriving.resize(peers);
+    s.returning.resize(replicated_ ? 0 : peers);
+    const auto call = messages_.call();
+    const auto all = std::span<const int>(s.peers);
+    for (std::size_t i = 0; i < s.contributions.size(); ++i)
+      s.contributions[i].open(contribution, token(contribution, false, i), replicated_ ? all : all.subspan(i, 1), limits_, rows_, call,
+                              mine_, s.buffers);
+    for (std::size_t i = 0; i < peers; ++i) {
+      s.arriving[i].open(contribution, token(contribution, true, i), s.peers[i], limits_, rows_, call, s.buffers);
+      s.arriving[i].post(messages_);
+    }
+    if (replicated_) return;
+    s.results.open(result, token(result, false, 0), all, limits_, rows_, call, mine_, s.buffers);
+    for (std::size_t i = 0; i < peers; ++i) {
+      s.returning[i].open(result, token(result, true, i), s.peers[i], limits_, rows_, call, s.buffers);
+      s.returning[i].post(messages_);
+    }
+  }
+
+  [[nodiscard]] block_range range(std::size_t block) const { return call_.partition.block(block, call_.in.size()); }
+  /// Rows of which all blocks have been scanned and packed.
+  [[nodiscard]] std::uint64_t scanned_rows() const {
+    if (pending_ == 0 && scanned_ == blocks_) return rows_;
+    return row_at(pending_ != 0 ? run_first_ + static_cast<std::size_t>(std::countr_zero(pending_)) : scanned_);
+  }
+  // Rows are visited in order: a division is only needed for large steps.
+  std::uint64_t row_at(std::size_t block) const {
+    if (map_.owners() == 1) return block;
+    if (block - row_first_ >= 16 * map_.owners()) {
+      row_ = block / map_.owners();
+      row_first_ = static_cast<std::size_t>(row_) * map_.owners();
+    }
+    while (block - row_first_ >= map_.owners()) {
+      ++row_;
+      row_first_ += map_.owners();
+    }
+    return row_;
+  }
+
+  // Detects run by run, and packs what is found while the run is in cache.
+  bool scan() {
+    bool moved = false;
+    for (int burst = 0; burst < runs_per_burst; ++burst) {
+      if (pending_ == 0) {
+        if (scanned_ == blocks_) break;
+        detect();
+        moved = true;
+      }
+      for (; pending_ != 0; pending_ &= pending_ - 1, moved = true)
+        if (!pack(run_first_ + static_cast<std::size_t>(std::countr_zero(pending_)))) {
+          stalled_ = true;
+          return moved;
+        }
+    }
+    stalled_ = false;
+    return moved;
+  }
+  void detect() {
+    std::size_t n = 1;
+    auto run = range(scanned_);
+    if constexpr (requires { call_.partition.uniform(); }) {
+      const auto block = call_.partition.uniform();
+      n = std::clamp<std::size_t>(run_bytes / (block * sizeof(T)), 1, 64);
+      n = std::min(n, blocks_ - scanned_);
+      run.size = std::min(n * block, call_.in.size() - run.first);
+      pending_ = marked(run, block);
+    } else {
+      pending_ = marked(run, run.size);
+    }
+    run_first_ = scanned_;
+    scanned_ += n;
+    report_.blocks_sent += static_cast<std::size_t>(std::popcount(pending_));
+    if constexpr (skips<Op, T>) {
+      if (!call_.in_place()) clear(n);
+    }
+  }
+  [[nodiscard]] std::uint64_t marked(block_range run, std::size_t block) const {
+    if constexpr (skips<Op, T>) {
+      return call_.detector.mark(call_.in.subspan(run.first, run.size), block, identity_);
+    } else {
+      const auto n = run.size / block + (run.size % block != 0 ? 1 : 0);
+      return n == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << n) - 1;
+    }
+  }
+  // What no rank contributes to is the identity.
+  void clear(std::size_t n) {
+    for (std::size_t i = 0; i < n; ++i) {
+      if ((pending_ >> i & 1U) != 0) continue;
+      const auto b = range(run_first_ + i);
+      std::fill_n(call_.out.begin() + static_cast<std::ptrdiff_t>(b.first), b.size, identity_);
+    }
+  }
+  bool pack(std::size_t block) {
+    const auto row = row_at(block);
+    const auto owner = replicated_ ? 0 : map_.owner(row, block - static_cast<std::size_t>(row) * map_.owners());
+    if (replicated_ || owner == static_cast<std::size_t>(rank_)) s_->own[static_cast<std::size_t>(row / 64)] |= bit(row);
+    if (!replicated_ && owner == static_cast<std::size_t>(rank_)) return true;
+    const auto b = range(block);
+    const auto to = replicated_ ? 0 : peer_index(owner);
+    auto* const at = s_->contributions[to].add(messages_, row, b.size * sizeof(T));
+    if (at == nullptr) return false;
+    std::memcpy(at, call_.in.data() + b.first, b.size * sizeof(T));
+    return true;
+  }
+  static std::uint64_t bit(std::uint64_t row) { return std::uint64_t{1} << (row % 64); }
+  [[nodiscard]] std::size_t peer_index(std::size_t rank) const {
+    const auto n = static_cast<std::size_t>(ranks_);
+    return (rank + n - static_cast<std::size_t>(rank_)) % n - 1;
+  }
+
+  // The row of this rank's next own block that is not null, below `end`.
+  std::uint64_t next_own(std::uint64_t end) {
+    auto word = static_cast<std::size_t>(own_from_ / 64);
+    auto bits = s_->own[word] & ~std::uint64_t{0} << (own_from_ % 64);
+    while (bits == 0 && (word + 1) * 64 < end) bits = s_->own[++word];
+    own_from_ = bits != 0 ? word * 64 + static_cast<std::size_t>(std::countr_zero(bits)) : end;
+    if (own_from_ >= end) {
+      own_from_ = end;
+      return in_stream::no_row;
+    }
+    return own_from_;
+  }
+
+  // Folds every row that all streams cover.
+  bool fold() {
+    auto& s = *s_;
+    auto end = scanned_rows();
+    for (const auto& i : s.arriving) end = std::min(end, i.covers());
+    if (folded_ == end) return false;
+    bool moved = false;
+    for (;;) {
+      auto row = next_own(end);
+      for (const auto& i : s.arriving) row = std::min(row, i.next_row());
+      if (row >= end) break;
+      const auto block = map_.block(row, replicated_ ? 0 : static_cast<std::size_t>(rank_));
+      if (!map_.exists(block)) throw protocol(rank_, "a row past the end");
+      if (!fold_row(row, range(block))) return moved;
+      moved = true;
+    }
+    folded_ = end;
+    for (auto& i : s.arriving) i.post(messages_);
+    return true;
+  }
+  bool fold_row(std::uint64_t row, block_range b) {
+    auto& s = *s_;
+    const auto bytes = b.size * sizeof(T);
+    T* const out = call_.out.data() + b.first;
+    T* to = out;
+    if (!replicated_) {
+      auto* const room = s.results.add(messages_, row, bytes);
+      if (room == nullptr) return false;
+      to = reinterpret_cast<T*>(room);
+    }
+    // In rank order: this rank comes after the peers that wrap round to the ranks below it. Peers are stored from rank + 1 upwards.
+    s.sources.clear();
+    const auto peers = s.arriving.size();
+    const auto below = static_cast<std::size_t>(rank_);
+    const auto add = [&](std::size_t i) {
+      if (s.arriving[i].next_row() == row) s.sources.push_back(s.arriving[i].elements(bytes));
+    };
+    for (std::size_t i = peers - below; i < peers; ++i) add(i);
+    if (own_from_ == row) s.sources.push_back(call_.in.data() + b.first);
+    for (std::size_t i = 0; i < peers - below; ++i) add(i);
+
+    fold_block(call_.op, std::span<const void* const>(s.sources), s.sources.size() < static_cast<std::size_t>(ranks_), to, b.size);
+    if (to != out) std::memcpy(out, to, bytes);
+    ++report_.union_blocks;
+
+    for (auto& i : s.arriving)
+      if (i.next_row() == row) {
+        i.pop(bytes);
+        i.post(messages_);
+      }
+    if (own_from_ == row) own_from_ = row + 1;
+    folded_ = row + 1;
+    return true;
+  }
+
+  // Sends what should not wait for a full packet.
+  void flush() {
+    auto& s = *s_;
+    if (differs_) {
+      for (auto& o : s.contributions) o.close(messages_, packet_abort);
+      return;
+    }
+    const auto rows = scanned_rows();
+    if (rows == rows_ && scanned_ == blocks_) {
+      for (auto& o : s.contributions) o.close(messages_);
+    } else {
+      for (auto& o : s.contributions)
+        if (o.idle() && (o.worthwhile() || (stalled_ && o.covered() < rows))) o.flush(messages_, rows);
+    }
+    if (replicated_) return;
+    if (folded_ == rows_) s.results.close(messages_);
+    else if (s.results.idle() && s.results.worthwhile()) s.results.flush(messages_, folded_);
+  }
+
+  bool take(std::span<const completion> done) {
+    auto& s = *s_;
+    for (const auto& c : done) {
+      const auto index = static_cast<std::size_t>(c.token >> 32U & 0x3fffffffU);
+      const auto slot = static_cast<std::size_t>(c.token & 0xffffffffU);
+      const bool is_result = c.token >> 63U != 0;
+      if ((c.token >> 62U & 1U) == 0) {
+        (is_result ? s.results : s.contributions[index]).sent(slot);
+      } else if (is_result) {
+        deliver(s.returning[index], slot, c.bytes);
+      } else {
+        auto& stream = s.arriving[index];
+        stream.arrived(slot, c.bytes, [&] { return meet(stream, index); });
+        if (differs_) stream.discard();
+        stream.post(messages_);
+      }
+    }
+    return !done.empty();
+  }
+  // Compares the caller's arguments with this rank's.
+  bool meet(const in_stream& stream, std::size_t index) {
+    const auto theirs = stream.first().sender();
+    if (theirs == mine_) {
+      s_->contributions[replicated_ ? 0 : index].meet();
+      return true;
+    }
+    const auto found = difference(rank_, mine_, stream.peer(), theirs);
+    if (!differs_) {
+      // Nobody has all first packets without a difference, so nobody folds: there will be no results.
+      messages_.cancel(result);
+      for (auto& i : s_->arriving) i.discard();
+      differs_.emplace(found);
+    } else if (stream.peer() < differs_->rank()) {
+      differs_.emplace(found);
+    }
+    return false;
+  }
+  void deliver(in_stream& stream, std::size_t slot, std::size_t bytes_received) {
+    report_.exchange_seconds += watch_.lap();
+    stream.arrived(slot, bytes_received, [&] { return stream.first().sender() == mine_; });
+    while (stream.next_row() != in_stream::no_row) {
+      const auto block = map_.block(stream.next_row(), static_cast<std::size_t>(stream.peer()));
+      if (!map_.exists(block)) throw protocol(stream.peer(), "a row past the end");
+      const auto b = range(block);
+      const auto bytes = b.size * sizeof(T);
+      std::memcpy(call_.out.data() + b.first, stream.elements(bytes), bytes);
+      ++report_.union_blocks;
+      stream.pop(bytes);
+    }
+    stream.post(messages_);
+    report_.deliver_seconds += watch_.lap();
+  }
+
+  Call call_;
+  int rank_, ranks_;
+  bool replicated_;
+  decltype(null_element<Op, T>(std::declval<const Op&>())) identity_;
+  std::size_t blocks_;
+  stripes map_;
+  std::uint64_t rows_;
+  packet_limits limits_;
+  signature mine_;
+  mailbox_type messages_;
+  borrowed<stream_state> s_;
+
+  std::size_t scanned_ = 0;       // blocks below have been looked at
+  std::size_t run_first_ = 0;     // of the run last looked at
+  std::uint64_t pending_ = 0;     // its blocks that are not packed yet
+  bool started_ = false;
+  bool stalled_ = false;          // there is something to pack, and no packet to put it in
+  mutable std::uint64_t row_ = 0;
+  mutable std::size_t row_first_ = 0;
+  std::uint64_t folded_ = 0;      // rows below have been folded
+  std::uint64_t own_from_ = 0;    // no own block below here is left to fold
+  std::optional<mismatch> differs_;
+  report report_;
+  stopwatch watch_;
+};
+
+}  // namespace omni::detail

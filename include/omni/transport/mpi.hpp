@@ -1,0 +1,181 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <mpi.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "../concepts.hpp"
+#include "mpi_context.hpp"
+#include "mpi_native.hpp"
+
+namespace omni::transport {
+
+/// Transport over plain MPI messages; needs nothing but mpi.h. What a communicator given to omni::allreduce becomes.
+///
+/// Talks on a duplicate of the communicator. A view: copies share the duplicate, which lives as long as the communicator.
+class mpi {
+ public:
+  static constexpr bool may_lose = false;
+
+  /// Collective over `comm` at the first use of it, though it never blocks.
+  explicit mpi(MPI_Comm comm) : context_(&detail::mpi_context::of(comm)) { context_->expect_usable(); }
+
+  [[nodiscard]] int rank() const { return context_->rank(); }
+  [[nodiscard]] int size() const { return context_->size(); }
+  /// Just under the eager limit of TCP in Open MPI (64 KiB with its header); one more byte and every packet shakes hands.
+  [[nodiscard]] std::size_t preferred_packet_bytes() const { return 62U * 1024U; }
+  [[nodiscard]] detail::mpi_context& context() const { return *context_; }
+  [[nodiscard]] std::uint32_t queue() { return context_->queue(); }
+  [[nodiscard]] bool may_start(std::uint32_t ticket) { return context_->may_start(ticket); }
+  void has_started() { context_->has_started(); }
+  [[nodiscard]] bool nothing_queued() { return context_->nothing_queued(); }
+  void mark_broken(const std::string& why) { context_->mark_broken(why); }
+
+  class mailbox {
+   public:
+    explicit mailbox(detail::mpi_context& context) : context_(&context), call_(context.next_call()), r_(context.borrow()) {}
+    mailbox(mailbox&&) noexcept = default;
+    mailbox& operator=(mailbox&&) noexcept = default;
+    mailbox(const mailbox&) = delete;
+    mailbox& operator=(const mailbox&) = delete;
+    ~mailbox() {
+      if (r_ == nullptr) return;
+      if (!r_->requests.empty()) abandon();
+      context_->give_back(std::move(r_));
+    }
+
+    [[nodiscard]] std::uint32_t call() const { return call_; }
+
+    void send(int peer, unsigned stream, std::span<const std::byte> bytes, std::uint64_t token) {
+      MPI_Request request = MPI_REQUEST_NULL;
+      detail::check(MPI_Isend(bytes.data(), detail::mpi_count(bytes.size()), MPI_BYTE, peer, tag(stream), context_->comm(), &request),
+                    "MPI_Isend");
+      add(request, token, sending);
+    }
+    void receive(int peer, unsigned stream, std::span<std::byte> buffer, std::uint64_t token) {
+      MPI_Request request = MPI_REQUEST_NULL;
+      detail::check(
+          MPI_Irecv(buffer.data(), detail::mpi_count(buffer.size()), MPI_BYTE, peer, tag(stream), context_->comm(), &request),
+          "MPI_Irecv");
+      add(request, token, stream);
+    }
+    [[nodiscard]] std::span<const completion> poll() { return some(false); }
+    [[nodiscard]] std::span<const completion> wait() { return some(true); }
+
+    void cancel(unsigned stream) {
+      for (std::size_t i = r_->requests.size(); i-- > 0;) {
+        if (r_->streams[i] != stream) continue;
+        detail::check(MPI_Cancel(&r_->requests[i]), "MPI_Cancel");
+        detail::check(MPI_Wait(&r_->requests[i], MPI_STATUS_IGNORE), "MPI_Wait");
+        remove(i);
+      }
+    }
+    void abandon() noexcept {
+      for (std::size_t i = 0; i < r_->requests.size(); ++i) {
+        if (r_->streams[i] != sending) MPI_Cancel(&r_->requests[i]);
+        MPI_Request_free(&r_->requests[i]);
+      }
+      r_->requests.clear();
+      r_->tokens.clear();
+      r_->streams.clear();
+    }
+
+   private:
+    static constexpr unsigned sending = 0xffffffffU;
+
+    // Every MPI has tags up to 32767. Operations whose numbers differ by 8192 never run at once.
+    [[nodiscard]] int tag(unsigned stream) const { return static_cast<int>((call_ % 8192U) * 4U + stream); }
+
+    void add(MPI_Request request, std::uint64_t token, unsigned stream) {
+      r_->requests.push_back(request);
+      r_->tokens.push_back(token);
+      r_->streams.push_back(stream);
+    }
+    // Keeps the array dense: MPI looks at all of it each time.
+    void remove(std::size_t i) {
+      r_->requests[i] = r_->requests.back();
+      r_->tokens[i] = r_->tokens.back();
+      r_->streams[i] = r_->streams.back();
+      r_->requests.pop_back();
+      r_->tokens.pop_back();
+      r_->streams.pop_back();
+    }
+    std::span<const completion> some(bool block) {
+      const auto n = r_->requests.size();
+      if (n == 0) return {};
+      if (r_->indices.size() < n) {
+        r_->indices.resize(n);
+        r_->statuses.resize(n);
+      }
+      int found = 0;
+      const int code = block ? MPI_Waitsome(detail::mpi_count(n), r_->requests.data(), &found, r_->indices.data(), r_->statuses.data())
+                             : MPI_Testsome(detail::mpi_count(n), r_->requests.data(), &found, r_->indices.data(), r_->statuses.data());
+      if (code == MPI_ERR_IN_STATUS) {
+        for (int k = 0; k < found; ++k) detail::check(r_->statuses[static_cast<std::size_t>(k)].MPI_ERROR, "a message");
+      }
+      detail::check(code, block ? "MPI_Waitsome" : "MPI_Testsome");
+      r_->done.clear();
+      if (found == MPI_UNDEFINED) return {};
+      for (int k = 0; k < found; ++k) {
+        const auto at = static_cast<std::size_t>(k);
+        const auto i = static_cast<std::size_t>(r_->indices[at]);
+        int bytes = 0;
+        if (r_->streams[i] != sending) detail::check(MPI_Get_count(&r_->statuses[at], MPI_BYTE, &bytes), "MPI_Get_count");
+        r_->done.push_back({r_->tokens[i], static_cast<std::size_t>(bytes)});
+      }
+      // From the back, so that a hole is never filled with another hole.
+      if (found > 1) std::sort(r_->indices.begin(), r_->indices.begin() + found, std::greater<>());
+      for (int k = 0; k < found; ++k) remove(static_cast<std::size_t>(r_->indices[static_cast<std::size_t>(k)]));
+      return r_->done;
+    }
+
+    detail::mpi_context* context_;
+    std::uint32_t call_;
+    std::unique_ptr<detail::mpi_requests> r_;
+  };
+
+  [[nodiscard]] mailbox open() { return mailbox(*context_); }
+
+  // MPI's own allreduce, for tensors too small to gain anything.
+
+  template <class T, class Op>
+  static constexpr bool has_allreduce = detail::has_mpi_allreduce<T, Op>;
+
+  template <class T, class Op>
+  void allreduce(std::span<const T> in, std::span<T> out, const Op& /*op*/) {
+    const void* const from = in.data() == static_cast<const T*>(out.data()) ? MPI_IN_PLACE : in.data();
+    detail::check(MPI_Allreduce(from, out.data(), detail::mpi_count(in.size()), detail::mpi_type<T>(), detail::mpi_operation<T, Op>(),
+                                context_->comm()),
+                  "MPI_Allreduce");
+  }
+  template <class T, class Op>
+  [[nodiscard]] MPI_Request iallreduce(std::span<const T> in, std::span<T> out, const Op& /*op*/) {
+    const void* const from = in.data() == static_cast<const T*>(out.data()) ? MPI_IN_PLACE : in.data();
+    MPI_Request request = MPI_REQUEST_NULL;
+    detail::check(MPI_Iallreduce(from, out.data(), detail::mpi_count(in.size()), detail::mpi_type<T>(), detail::mpi_operation<T, Op>(),
+                                 context_->comm(), &request),
+                  "MPI_Iallreduce");
+    return request;
+  }
+  [[nodiscard]] bool test(MPI_Request& request) {
+    int flag = 0;
+    detail::check(MPI_Test(&request, &flag, MPI_STATUS_IGNORE), "MPI_Test");
+    return flag != 0;
+  }
+  /// Whether all ranks want every call checked, MPI's own allreduce included (OMNI_CHECK=1).
+  [[nodiscard]] bool checks_calls() const { return context_->checks_calls(); }
+
+ private:
+  detail::mpi_context* context_;
+};
+
+}  // namespace omni::transport

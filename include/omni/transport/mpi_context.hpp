@@ -1,0 +1,193 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <mpi.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "../concepts.hpp"
+#include "mpi_check.hpp"
+
+namespace omni::detail {
+
+/// Whether a variable of the environment is set to something other than 0.
+inline bool environment_flag(const char* name) {
+  const char* const value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): nothing here sets variables
+  return value != nullptr && *value != '\0' && std::string_view(value) != "0";
+}
+
+/// The requests of a mailbox, kept from one operation to the next.
+struct mpi_requests {
+  std::vector<MPI_Request> requests;
+  std::vector<std::uint64_t> tokens;
+  std::vector<unsigned> streams;  // of a receive; 0xffffffff for a send
+  std::vector<MPI_Status> statuses;
+  std::vector<int> indices;
+  std::vector<completion> done;
+};
+
+/// What the library keeps for one communicator: its own duplicate (so that no tag or error handler of the user's is touched), cached
+/// on the user's communicator and freed with it.
+///
+/// Opening one is collective but never blocks: duplicating and agreeing on OMNI_CHECK are requests that ready() tests.
+class mpi_context {
+ public:
+  explicit mpi_context(MPI_Comm user) {
+    int inter = 0;
+    check(MPI_Comm_test_inter(user, &inter), "MPI_Comm_test_inter");
+    if (inter != 0) throw usage("omni: an inter-communicator has no allreduce; merge it first (MPI_Intercomm_merge)");
+    check(MPI_Comm_rank(user, &rank_), "MPI_Comm_rank");
+    check(MPI_Comm_size(user, &size_), "MPI_Comm_size");
+    check_calls_ = environment_flag("OMNI_CHECK") ? 1 : 0;
+    check(MPI_Comm_idup(user, &comm_, &opening_), "MPI_Comm_idup");
+  }
+  mpi_context(const mpi_context&) = delete;
+  mpi_context(mpi_context&&) = delete;
+  mpi_context& operator=(const mpi_context&) = delete;
+  mpi_context& operator=(mpi_context&&) = delete;
+  ~mpi_context() {
+    if (opening_ != MPI_REQUEST_NULL) MPI_Wait(&opening_, MPI_STATUS_IGNORE);
+    if (comm_ != MPI_COMM_NULL) MPI_Comm_free(&comm_);
+  }
+
+  /// Whether the duplicate may be used. Ranks pass through here in any order; none waits for another.
+  [[nodiscard]] bool ready() {
+    if (ready_) return true;
+    int flag = 0;
+    check(MPI_Test(&opening_, &flag, MPI_STATUS_IGNORE), "MPI_Test");
+    if (flag == 0) return false;
+    if (!duplicated_) {
+      duplicated_ = true;
+      check(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+      check(MPI_Iallreduce(MPI_IN_PLACE, &check_calls_, 1, MPI_INT, MPI_MAX, comm_, &opening_), "MPI_Iallreduce");
+      return false;
+    }
+    ready_ = true;
+    return true;
+  }
+
+  [[nodiscard]] MPI_Comm comm() const { return comm_; }
+  [[nodiscard]] int rank() const { return rank_; }
+  [[nodiscard]] int size() const { return size_; }
+  /// Whether OMNI_CHECK=1 was set on any rank.
+  [[nodiscard]] bool checks_calls() const { return check_calls_ != 0; }
+
+  /// Operations start in the order in which they were made, also those made before the duplicate was ready.
+  [[nodiscard]] std::uint32_t queue() { return queued_++; }
+  [[nodiscard]] bool may_start(std::uint32_t ticket) { return ready() && ticket == begun_; }
+  void has_started() { ++begun_; }
+  [[nodiscard]] bool nothing_queued() { return ready() && queued_ == begun_; }
+
+  /// After an error in the middle of an operation, old packets may still be under way: nothing more is sent here.
+  void mark_broken(std::string why) { broken_ = std::move(why); }
+  void expect_usable() const {
+    if (!broken_.empty()) throw error("omni: this communicator is unusable for omni since an earlier error: " + broken_);
+  }
+
+  [[nodiscard]] std::uint32_t next_call() { return calls_++; }
+
+  [[nodiscard]] std::unique_ptr<mpi_requests> borrow() {
+    if (spare_.empty()) return std::make_unique<mpi_requests>();
+    auto r = std::move(spare_.back());
+    spare_.pop_back();
+    return r;
+  }
+  void give_back(std::unique_ptr<mpi_requests> r) {
+    if (spare_.size() < 8) spare_.push_back(std::move(r));
+  }
+
+  /// An operation of MPI, freed by MPI_Finalize.
+  static MPI_Op make_operation(MPI_User_function* f, bool commutes) {
+    MPI_Op made = MPI_OP_NULL;
+    check(MPI_Op_create(f, commutes ? 1 : 0, &made), "MPI_Op_create");
+    const std::lock_guard lock(mutex());
+    operations().push_back(made);
+    return made;
+  }
+
+  /// The context of a communicator, made at the first call. Collective then.
+  static mpi_context& of(MPI_Comm user) {
+    int flag = 0;
+    if (keyval() != MPI_KEYVAL_INVALID && user != MPI_COMM_NULL) {
+      mpi_context* known = nullptr;
+      check(MPI_Comm_get_attr(user, keyval(), static_cast<void*>(&known), &flag), "MPI_Comm_get_attr");
+      if (flag != 0) return *known;
+    }
+    if (user == MPI_COMM_NULL) throw usage("omni: the communicator is MPI_COMM_NULL");
+    check(MPI_Initialized(&flag), "MPI_Initialized");
+    if (flag == 0) throw usage("omni: MPI_Init has not been called");
+    check(MPI_Finalized(&flag), "MPI_Finalized");
+    if (flag != 0) throw usage("omni: MPI_Finalize has been called");
+    const std::lock_guard lock(mutex());
+    if (keyval() == MPI_KEYVAL_INVALID) start();
+    auto made = std::make_unique<mpi_context>(user);
+    check(MPI_Comm_set_attr(user, keyval(), made.get()), "MPI_Comm_set_attr");
+    contexts().push_back(user);
+    return *made.release();
+  }
+
+ private:
+  // The key under which contexts hang on communicators. MPI_Finalize deletes the attributes of MPI_COMM_SELF first of all: that is
+  // where what is left is cleaned up.
+  static int& keyval() {
+    static int key = MPI_KEYVAL_INVALID;
+    return key;
+  }
+  // Communicators that carry a context, so that those never freed by the user can be cleaned up.
+  static std::vector<MPI_Comm>& contexts() {
+    static std::vector<MPI_Comm> list;
+    return list;
+  }
+  static std::vector<MPI_Op>& operations() {
+    static std::vector<MPI_Op> list;
+    return list;
+  }
+  static std::mutex& mutex() {
+    static std::mutex m;
+    return m;
+  }
+  static void start() {
+    check(MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, &mpi_context::on_free, &keyval(), nullptr), "MPI_Comm_create_keyval");
+    int end = MPI_KEYVAL_INVALID;
+    check(MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, &mpi_context::on_finalize, &end, nullptr), "MPI_Comm_create_keyval");
+    check(MPI_Comm_set_attr(MPI_COMM_SELF, end, nullptr), "MPI_Comm_set_attr");
+    check(MPI_Comm_free_keyval(&end), "MPI_Comm_free_keyval");
+  }
+  static int on_free(MPI_Comm comm, int /*key*/, void* context, void* /*extra*/) {
+    {
+      const std::lock_guard lock(mutex());
+      std::erase(contexts(), comm);
+    }
+    delete static_cast<mpi_context*>(context);  // NOLINT(cppcoreguidelines-owning-memory): MPI owned it for us
+    return MPI_SUCCESS;
+  }
+  static int on_finalize(MPI_Comm /*self*/, int /*key*/, void* /*value*/, void* /*extra*/) {
+    const auto left = contexts();
+    for (const auto& comm : left) MPI_Comm_delete_attr(comm, keyval());
+    for (auto& op : operations()) MPI_Op_free(&op);
+    operations().clear();
+    MPI_Comm_free_keyval(&keyval());
+    keyval() = MPI_KEYVAL_INVALID;
+    return MPI_SUCCESS;
+  }
+
+  MPI_Comm comm_ = MPI_COMM_NULL;
+  MPI_Request opening_ = MPI_REQUEST_NULL;
+  int rank_ = 0, size_ = 1;
+  int check_calls_ = 0;
+  bool duplicated_ = false, ready_ = false;
+  std::uint32_t calls_ = 0, queued_ = 0, begun_ = 0;
+  std::string broken_;
+  std::vector<std::unique_ptr<mpi_requests>> spare_;
+};
+
+}  // namespace omni::detail
