@@ -99,9 +99,8 @@ struct min {
   template <detail::ordered T>
   constexpr T operator()(const T& a, const T& b) const {
     if constexpr (std::is_floating_point_v<T>) {
-      if (a != a) return a;
-      if (a == b) return detail::sign_bit(a) ? a : b;
-      return a < b ? a : b;
+      const T smaller = a < b ? a : b;  // b if either is NaN
+      return a != a ? a : a == b && detail::sign_bit(a) ? a : smaller;
     } else {
       return b < a ? b : a;
     }
@@ -121,9 +120,8 @@ struct max {
   template <detail::ordered T>
   constexpr T operator()(const T& a, const T& b) const {
     if constexpr (std::is_floating_point_v<T>) {
-      if (a != a) return a;
-      if (a == b) return detail::sign_bit(a) ? b : a;
-      return a > b ? a : b;
+      const T larger = a > b ? a : b;  // b if either is NaN
+      return a != a ? a : a == b && !detail::sign_bit(a) ? a : larger;
     } else {
       return a < b ? b : a;
     }

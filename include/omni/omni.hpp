@@ -1,0 +1,22 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+// Everything that needs no more than a compiler and mpi.h.
+
+#include "allreduce.hpp"
+#include "concepts.hpp"
+#include "detect/scalar.hpp"
+#include "detect/simd.hpp"
+#include "element.hpp"
+#include "error.hpp"
+#include "operation.hpp"
+#include "partition/fixed_blocks.hpp"
+#include "plan.hpp"
+#include "report.hpp"
+#include "topology/automatic.hpp"
+#include "topology/colocated.hpp"
+#include "topology/replicated.hpp"
+#include "topology/ring.hpp"
+#include "transport/threads.hpp"
+#include "version.hpp"

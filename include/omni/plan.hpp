@@ -1,0 +1,95 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <thread>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include "allreduce.hpp"
+
+namespace omni {
+
+/// The arguments of a call, fixed once and run often.
+///
+///     omni::plan p{comm, grad.size(), omni::sum{}};
+///     for (...) p.run(grad);
+///
+/// Making a plan is collective: it opens the library's side of the communicator. After the first run of a shape, running allocates
+/// nothing. Cost and errors of a run are those of allreduce; a tensor of another size is a `usage` error. The communicator (or
+/// transport) must outlive the plan.
+template <class Comm, class... Choices>
+class plan {
+ public:
+  plan(Comm& comm, std::size_t elements, const Choices&... more) : comm_(handle(comm)), elements_(elements), more_(more...) { open(); }
+
+  /// Reduces in place.
+  template <class Data>
+  report run(Data&& data) {
+    expect_size(as_span_size(data));
+    return std::apply([&](const auto&... more) { return allreduce(comm(), data, more...); }, more_);
+  }
+  /// Reduces `in` into `out`.
+  template <class In, class Out>
+  report run(In&& in, Out&& out) {
+    expect_size(as_span_size(in));
+    return std::apply([&](const auto&... more) { return allreduce(comm(), in, out, more...); }, more_);
+  }
+  /// Starts a run without waiting for it.
+  template <class Data>
+  [[nodiscard]] request start(Data&& data) {
+    expect_size(as_span_size(data));
+    return std::apply([&](const auto&... more) { return iallreduce(comm(), data, more...); }, more_);
+  }
+  template <class In, class Out>
+  [[nodiscard]] request start(In&& in, Out&& out) {
+    expect_size(as_span_size(in));
+    return std::apply([&](const auto&... more) { return iallreduce(comm(), in, out, more...); }, more_);
+  }
+  [[nodiscard]] std::size_t size() const { return elements_; }
+
+ private:
+  template <class Data>
+  static std::size_t as_span_size(Data& data) {
+    static_assert(detail::spannable<Data>, "omni: the data is nothing that a std::span can be made from");
+    if constexpr (detail::spannable<Data>) return std::span(data).size();
+    else return 0;
+  }
+  void expect_size(std::size_t n) const {
+    if (n != elements_)
+      throw usage("omni: the plan is for " + std::to_string(elements_) + " elements, the data has " + std::to_string(n));
+  }
+  void open() {
+    decltype(auto) transport = detail::transport_of(comm());
+    if constexpr (requires { transport.nothing_queued(); }) {
+      if (detail::operation_base::any_active()) return;  // the first run will wait, and drive them
+      while (!transport.nothing_queued()) std::this_thread::yield();
+    }
+  }
+
+  // A communicator is a handle and kept by value; a transport is not.
+  static constexpr bool is_transport = message_transport<std::remove_const_t<Comm>>;
+  static auto handle(Comm& comm) {
+    if constexpr (is_transport) return &comm;
+    else return comm;
+  }
+  auto& comm() {
+    if constexpr (is_transport) return *comm_;
+    else return comm_;
+  }
+
+  std::conditional_t<is_transport, Comm*, std::remove_const_t<Comm>> comm_;
+  std::size_t elements_;
+  std::tuple<Choices...> more_;
+};
+
+template <class Comm, class... Choices>
+plan(Comm&, std::size_t, const Choices&...) -> plan<Comm, Choices...>;
+template <class Comm, class... Choices>
+plan(const Comm&, std::size_t, const Choices&...) -> plan<const Comm, Choices...>;
+
+}  // namespace omni
