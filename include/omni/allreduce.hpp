@@ -15,7 +15,9 @@
 #include <thread>
 #include <type_traits>
 #include <utility>
+#include <variant>
 
+#include "agreement.hpp"
 #include "arguments.hpp"
 #include "call.hpp"
 #include "request.hpp"
@@ -84,48 +86,149 @@ inline void complete(report& r, std::size_t bytes, int ranks, double seconds) {
   r.union_density = share(r.union_blocks);
   r.dense_bytes = static_cast<std::size_t>(2 * (n - 1) / n * static_cast<double>(bytes));
   r.seconds = seconds;
+  if (r.topology == "mpi") r.bytes_sent = r.bytes_received = r.dense_bytes;  // what it does is not known better
 }
 
-/// One allreduce from start to end: the state machine that blocking calls, requests and plans all drive. The six stops of the data
-/// (partition, detect, pack, exchange, fold, deliver) are in the topology's engine; topology/streams.hpp has them in this order.
+/// The handle of an agreement under way, on a transport that has one.
+template <bool Agrees, class Transport>
+struct agreement_request {
+  using type = std::monostate;
+};
+template <class Transport>
+struct agreement_request<true, Transport> {
+  using type = decltype(std::declval<Transport&>().iagree(std::declval<agreement&>().numbers()));
+};
+
+/// Whether a call goes to MPI's own allreduce without a word to the other ranks.
+template <class Topology, class Call, class Transport>
+bool is_small(const Topology& topology, const Call& call, const Transport& /*transport*/) {
+  if constexpr (std::is_same_v<Topology, automatic> &&
+                reduces_itself<Transport, typename Call::value_type, typename Call::operation_type>())
+    return topology.is_small(call.bytes());
+  else return false;
+}
+
+/// One allreduce from start to end: the state machine that blocking calls, requests and plans all drive. The ranks agree, where the
+/// transport makes that cheap; then the topology's engine does the work. The six stops of the data (partition, detect, pack, exchange,
+/// fold, deliver) are in topology/streams.hpp, in this order.
 template <class Transport, class Call, class Topology>
 class collective final : public operation_base {
-  using engine = typename Topology::template engine<Call, std::remove_reference_t<Transport>>;
+  using transport_type = std::remove_reference_t<Transport>;
+  using mailbox_type = decltype(std::declval<transport_type&>().open());
+  using engine = typename Topology::template engine<Call, transport_type>;
+  using comparison = stream_engine<Call, transport_type>;
+  static constexpr bool agrees = requires(transport_type& t, agreement& a) { t.iagree(a.numbers()); };
+  static constexpr bool queues = requires(transport_type& t) { t.queue(); };
 
  public:
   collective(Transport transport, const Call& call, const Topology& topology)
-      : transport_(std::forward<Transport>(transport)), call_(call) {
+      : transport_(std::forward<Transport>(transport)), call_(call), topology_(topology) {
     if (transport_.size() == 1) {
       alone();
       return;
     }
-    if constexpr (requires { transport_.queue(); }) ticket_ = transport_.queue();
-    engine_.emplace(topology, call_, transport_);
+    // The messages of an operation are told from those of others by the order of opening, and that is the order of calling.
+    mailbox_.emplace(transport_.open());
+    if constexpr (queues) ticket_ = transport_.queue();
   }
 
  private:
+  enum class stage { queued, agreeing, comparing, running };
+
   bool advance() override {
-    if (!started_) {
-      if constexpr (requires { transport_.queue(); }) {
-        if (!transport_.may_start(ticket_)) return false;
-        transport_.has_started();
-      }
-      started_ = true;
-      engine_->start();
+    switch (stage_) {
+      case stage::queued:
+        if constexpr (queues) {
+          if (!transport_.may_start(ticket_)) return false;
+          transport_.has_started();
+        }
+        if (!agree()) run();
+        return true;
+      case stage::agreeing:
+        return agreed();
+      case stage::comparing:
+        if (comparison_->progress()) return true;
+        if (comparison_->done()) throw protocol(transport_.rank(), "the ranks' calls differ, but not their packets");
+        return false;
+      case stage::running:
+        const bool moved = engine_->progress();
+        if (!engine_->done()) return moved;
+        engine_->finish(report_);
+        end();
+        return true;
     }
-    const bool moved = engine_->progress();
-    if (!engine_->done()) return moved;
-    engine_->finish(report_);
-    end();
-    return true;
+    return false;
   }
   void block() override {
-    if (started_) engine_->wait();
-    else std::this_thread::yield();
+    switch (stage_) {
+      case stage::queued:
+        return std::this_thread::yield();
+      case stage::agreeing:
+        if constexpr (agrees) transport_.wait(agreeing_);
+        return;
+      case stage::comparing:
+        return comparison_->wait();
+      case stage::running:
+        return engine_->wait();
+    }
+  }
+
+  // Starts to agree; false if there is nothing to agree on.
+  bool agree() {
+    if constexpr (agrees) {
+      if (is_small(topology_, call_, transport_) && !transport_.checks_calls()) return false;
+      agreement_.emplace(call_, samples());
+      agreeing_ = transport_.iagree(agreement_->numbers());
+      stage_ = stage::agreeing;
+      return true;
+    } else {
+      return false;
+    }
+  }
+  static constexpr bool samples() {
+    if constexpr (requires { Topology::samples_density; }) return Topology::samples_density;
+    else return false;
+  }
+  bool agreed() {
+    if constexpr (agrees) {
+      if (!transport_.test(agreeing_)) return false;
+      if (agreement_->same_call()) {
+        call_.density = agreement_->density();
+        run();
+      } else {  // packets will tell who differs, and in what
+        stage_ = stage::comparing;
+        comparison_.emplace(ownership::nobody, "", stream_options{}, call_, transport_, std::move(*mailbox_));
+        comparison_->start();
+      }
+    }
+    return true;
+  }
+  void run() {
+    stage_ = stage::running;
+    engine_.emplace(topology_, call_, transport_, std::move(*mailbox_));
+    engine_->start();
+  }
+
+  void alone() {
+    if (!call_.in_place()) std::copy(call_.in.begin(), call_.in.end(), call_.out.begin());
+    report_.topology = "local";
+    report_.blocks_total = report_.blocks_sent = report_.union_blocks = call_.blocks();
+    end();
+  }
+  void end() {
+    omni::detail::complete(report_, call_.bytes(), transport_.size(), total_.lap());
+    release();
+    trace(transport_.rank(), report_);
+    complete();
+  }
+  // Buffers go back, or are given up, before anybody else can take them.
+  void release() noexcept {
+    engine_.reset();
+    comparison_.reset();
+    mailbox_.reset();
   }
   void fail(const std::exception_ptr& error) noexcept override {
-    // Buffers go back, or are given up, before anybody else can take them.
-    engine_.reset();
+    release();
     if constexpr (requires { transport_.mark_broken(std::string()); }) {
       try {
         std::rethrow_exception(error);
@@ -137,48 +240,44 @@ class collective final : public operation_base {
       }
     }
   }
-  void alone() {
-    if (!call_.in_place()) std::copy(call_.in.begin(), call_.in.end(), call_.out.begin());
-    report_.topology = "local";
-    report_.blocks_total = report_.blocks_sent = report_.union_blocks = call_.blocks();
-    end();
-  }
-  void end() {
-    omni::detail::complete(report_, call_.bytes(), transport_.size(), total_.lap());
-    engine_.reset();
-    trace(transport_.rank(), report_);
-    complete();
-  }
 
   Transport transport_;
   Call call_;
+  Topology topology_;
+  stage stage_ = stage::queued;
+  std::uint32_t ticket_ = 0;
+  std::optional<mailbox_type> mailbox_;
+  std::optional<agreement> agreement_;
+  typename agreement_request<agrees, transport_type>::type agreeing_{};
+  std::optional<comparison> comparison_;
   std::optional<engine> engine_;
   stopwatch total_;
-  std::uint32_t ticket_ = 0;
-  bool started_ = false;
 };
 
-/// The blocking call: hand over what is too small to gain anything, run the state machine for the rest.
+/// What MPI did for a call.
+template <class Transport, class Call>
+report run_natively(Transport& transport, const Call& call) {
+  stopwatch watch;
+  transport.allreduce(call.in, call.out, call.op);
+  report r;
+  r.topology = "mpi";
+  r.blocks_total = r.blocks_sent = r.union_blocks = call.blocks();
+  complete(r, call.bytes(), transport.size(), watch.lap());
+  r.exchange_seconds = r.seconds;
+  trace(transport.rank(), r);
+  return r;
+}
+
+/// The blocking call: hand over to MPI what is too small to gain anything, run the state machine for the rest.
 template <class Transport, class Call, class Topology>
 report run(Transport&& transport, const Call& call, const Topology& topology) {
   expect_usable(call.in, call.out);
-  if constexpr (std::is_same_v<Topology, automatic> &&
-                reduces_itself<std::remove_reference_t<Transport>, typename Call::value_type, typename Call::operation_type>()) {
-    if (topology.hands_over(call.bytes()) && transport.size() > 1) {
-      // A peer may need what this thread has under way before it comes to this call.
+  if constexpr (reduces_itself<std::remove_reference_t<Transport>, typename Call::value_type, typename Call::operation_type>()) {
+    if (is_small(topology, call, transport) && transport.size() > 1) {
+      // MPI's blocking call drives nothing of ours, and a peer may need what this thread has under way before it gets here.
       if (operation_base::any_active()) operation_base::finish_all();
       while (!transport.nothing_queued()) std::this_thread::yield();
-      if (!transport.checks_calls()) {
-        stopwatch watch;
-        transport.allreduce(call.in, call.out, call.op);
-        report r;
-        r.topology = "mpi";
-        r.blocks_total = r.blocks_sent = r.union_blocks = call.blocks();
-        complete(r, call.bytes(), transport.size(), watch.lap());
-        r.bytes_sent = r.bytes_received = r.dense_bytes;
-        trace(transport.rank(), r);
-        return r;
-      }
+      if (!transport.checks_calls()) return run_natively(transport, call);
     }
   }
   collective<Transport, Call, Topology> op(std::forward<Transport>(transport), call, topology);

@@ -26,6 +26,7 @@ struct call {
   Detector detector;
   bool blocking = true;
   std::string_view topology;  ///< as the caller named it
+  double density = 1;         ///< of the densest rank, sampled; for a topology that asks for it
 
   [[nodiscard]] bool in_place() const { return static_cast<const T*>(out.data()) == in.data(); }
   [[nodiscard]] std::size_t blocks() const { return partition.count(in.size()); }

@@ -83,8 +83,8 @@ struct any_transport;
 
 /// Decides who aggregates what, and moves it.
 ///
-/// `name`, and a template `engine<Call, Transport>` that is constructed from (topology, call, transport) and offers `progress()`
-/// (does what can be done without waiting; true if anything was), `wait()` (blocks until a message completes), `done()`, and
+/// `name`, and a template `engine<Call, Transport>` that is constructed from (topology, call, transport, mailbox) and offers `start()`,
+/// `progress()` (does what can be done without waiting; true if anything was), `wait()` (blocks until a message completes), `done()`, and
 /// `finish(report&)`. See topology/ring.hpp for a small one.
 template <class T>
 concept topology = std::copyable<T> && requires {

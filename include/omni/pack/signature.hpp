@@ -14,6 +14,15 @@
 
 namespace omni::detail {
 
+/// FNV-1a.
+constexpr std::uint64_t hash(std::string_view bytes) {
+  std::uint64_t h = 0xcbf29ce484222325U;
+  for (const char c : bytes) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
+  return h;
+}
+/// The same as a positive number: unsigned maxima are wrong in Open MPI before 4.1.5.
+constexpr std::int64_t positive_hash(std::string_view bytes) { return static_cast<std::int64_t>(hash(bytes) >> 2U) + 1; }
+
 /// A name in fixed room; a longer one keeps its head and a hash of the whole.
 template <std::size_t N>
 struct short_name {
@@ -25,11 +34,10 @@ struct short_name {
       std::copy(s.begin(), s.end(), text.begin());
       return;
     }
-    std::uint64_t hash = 0xcbf29ce484222325U;  // FNV-1a
-    for (const char c : s) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
+    const auto h = hash(s);
     std::copy_n(s.begin(), N - 10, text.begin());
     text[N - 10] = '#';
-    for (std::size_t i = 0; i < 8; ++i) text[N - 9 + i] = "0123456789abcdef"[hash >> (4 * i) & 15U];
+    for (std::size_t i = 0; i < 8; ++i) text[N - 9 + i] = "0123456789abcdef"[h >> (4 * i) & 15U];
   }
   [[nodiscard]] std::string str() const {
     return {text.begin(), std::find(text.begin(), text.end(), '\0')};
@@ -56,6 +64,11 @@ struct signature {
   friend constexpr bool operator==(const signature&, const signature&) = default;
 };
 static_assert(std::is_trivially_copyable_v<signature> && sizeof(signature) == 192);
+
+/// All of a signature in one positive number.
+inline std::int64_t digest(const signature& s) {
+  return positive_hash({reinterpret_cast<const char*>(&s), sizeof(s)});
+}
 
 /// Names the first field in which two signatures differ. Precondition: they do.
 inline mismatch difference(int here, const signature& a, int there, const signature& b) {

@@ -3,36 +3,47 @@
 #pragma once
 
 #include <cstddef>
-#include <optional>
 #include <string_view>
-#include <type_traits>
 #include <utility>
 #include <variant>
 
+#include "ring.hpp"
 #include "streams.hpp"
 
 namespace omni {
 
-/// Topology: the default. Picks from what every rank knows (bytes, ranks, type), so that ranks agree without a message and the same
-/// call gives the same bits in every run:
+/// Topology: the default. Never much slower than the best dense algorithm, faster wherever there are zeros.
 ///
-/// | bytes of the tensor | runs |
+/// | tensor | runs |
 /// | --- | --- |
-/// | up to small_bytes | MPI_Allreduce, with nothing added, where the transport is MPI and the operation built in |
-/// | above, two ranks | replicated |
-/// | above | colocated |
+/// | up to small_bytes | MPI's own allreduce, with nothing added |
+/// | above, few blocks are not null on any rank | the owner streams: replicated for two ranks, else colocated |
+/// | above, dense, up to ring_bytes | MPI's own allreduce |
+/// | above, dense | ring |
 ///
-/// docs/tuning.md has the measurements behind the numbers.
+/// Whether a tensor counts as dense goes by the densest rank; the ranks agree on it together with everything else (agreement.hpp). Each
+/// looks at a few blocks, always the same: the same input gives the same choice, and so the same bits, in every run.
+///
+/// Without MPI, or for an operation or type that MPI does not have, it is the owner streams at every size.
 struct automatic {
-  std::size_t small_bytes = 4096;
+  std::size_t small_bytes = std::size_t{128} << 10U;
+  std::size_t ring_bytes = std::size_t{4} << 20U;
 
   static constexpr std::string_view name = "automatic";
+  static constexpr bool samples_density = true;
   friend bool operator==(const automatic&, const automatic&) = default;
 
-  [[nodiscard]] constexpr bool hands_over(std::size_t bytes) const { return bytes <= small_bytes; }
-  [[nodiscard]] constexpr detail::ownership pick(std::size_t /*bytes*/, int ranks) const {
+  [[nodiscard]] constexpr bool is_small(std::size_t bytes) const { return bytes <= small_bytes; }
+  /// The density above which a dense algorithm is faster. Inside a host that is where the copies of sparse packets cost more than
+  /// the volume they save; between hosts volume is all, and the streams carry less than a ring unless nothing is null.
+  [[nodiscard]] constexpr double dense_above(std::size_t bytes, int ranks, bool one_host) const {
+    if (!one_host) return 0.9;
+    return ranks > 2 && bytes < ring_bytes ? 0.1 : 0.2;
+  }
+  [[nodiscard]] static constexpr detail::ownership streams(int ranks) {
     return ranks == 2 ? detail::ownership::replicated : detail::ownership::shared;
   }
+  [[nodiscard]] static constexpr std::string_view streams_name(int ranks) { return ranks == 2 ? "replicated" : "colocated"; }
 
   template <class Call, class Transport>
   class engine;
@@ -40,103 +51,82 @@ struct automatic {
 
 namespace detail {
 
-/// Whether the transport reduces small tensors itself.
+/// Whether the transport reduces by itself what Op means on T.
 template <class Transport, class T, class Op>
 constexpr bool reduces_itself() {
   if constexpr (requires { Transport::template has_allreduce<T, Op>; }) return Transport::template has_allreduce<T, Op>;
   else return false;
 }
 
-/// The transport's own allreduce as an engine; with OMNI_CHECK=1, after the ranks have found that they agree.
+/// The handle of the transport's own allreduce under way, where it has one.
+template <bool Native, class Call, class Transport>
+struct native_request {
+  using type = std::monostate;
+};
 template <class Call, class Transport>
-class native_engine {
+struct native_request<true, Call, Transport> {
+  using type =
+      decltype(std::declval<Transport&>().iallreduce(std::declval<Call&>().in, std::declval<Call&>().out, std::declval<Call&>().op));
+};
+
+}  // namespace detail
+
+/// Runs what follows from the size and from the density that the ranks have agreed on.
+template <class Call, class Transport>
+class automatic::engine {
+  using streams_engine = detail::stream_engine<Call, Transport>;
+  using ring_engine = detail::ring_engine<Call, Transport>;
+  using mailbox_type = decltype(std::declval<Transport&>().open());
+  static constexpr bool native = detail::reduces_itself<Transport, typename Call::value_type, typename Call::operation_type>();
+
  public:
-  native_engine(const Call& call, Transport& transport) : call_(call), transport_(&transport) {
-    if (transport.checks_calls()) greeting_.emplace(ownership::nobody, "mpi", stream_options{}, call, transport);
+  engine(const automatic& t, const Call& call, Transport& transport, mailbox_type mailbox) : call_(call), transport_(&transport) {
+    if constexpr (native) {
+      const auto bytes = call.bytes();
+      if (t.is_small(bytes)) return;
+      if (call.density > t.dense_above(bytes, transport.size(), transport.one_host())) {
+        if (bytes >= t.ring_bytes) engine_.template emplace<ring_engine>(ring{}, call, transport, std::move(mailbox));
+        return;
+      }
+    }
+    const auto ranks = transport.size();
+    engine_.template emplace<streams_engine>(streams(ranks), streams_name(ranks), detail::stream_options{}, call, transport,
+                                             std::move(mailbox));
   }
   void start() {
-    if (greeting_) greeting_->start();
-    else begin();
+    if (auto* const e = std::get_if<streams_engine>(&engine_)) e->start();
+    else if (auto* const r = std::get_if<ring_engine>(&engine_)) r->start();
+    else if constexpr (native) request_ = transport_->iallreduce(call_.in, call_.out, call_.op);
   }
   bool progress() {
-    if (greeting_ && !greeting_->done()) {
-      const bool moved = greeting_->progress();
-      if (!greeting_->done()) return moved;
-    }
-    if (!begun_) begin();
-    if (!done_) done_ = transport_->test(request_);
-    return done_;
+    if (auto* const e = std::get_if<streams_engine>(&engine_)) return e->progress();
+    if (auto* const r = std::get_if<ring_engine>(&engine_)) return r->progress();
+    if constexpr (native) reduced_ = reduced_ || transport_->test(request_);
+    return reduced_;
   }
   void wait() {
-    if (greeting_ && !greeting_->done()) greeting_->wait();
+    if (auto* const e = std::get_if<streams_engine>(&engine_)) return e->wait();
+    if (auto* const r = std::get_if<ring_engine>(&engine_)) return r->wait();
+    if constexpr (native) transport_->wait(request_);
   }
-  [[nodiscard]] bool done() const { return done_; }
+  [[nodiscard]] bool done() const {
+    if (const auto* const e = std::get_if<streams_engine>(&engine_)) return e->done();
+    if (const auto* const r = std::get_if<ring_engine>(&engine_)) return r->done();
+    return reduced_;
+  }
   void finish(report& r) const {
+    if (const auto* const e = std::get_if<streams_engine>(&engine_)) return e->finish(r);
+    if (const auto* const round = std::get_if<ring_engine>(&engine_)) return round->finish(r);
     r.topology = "mpi";
     r.blocks_total = r.blocks_sent = r.union_blocks = call_.blocks();
   }
 
  private:
-  using request_type = decltype(std::declval<Transport&>().iallreduce(std::declval<const Call&>().in, std::declval<const Call&>().out,
-                                                                      std::declval<const Call&>().op));
-  void begin() {
-    request_ = transport_->iallreduce(call_.in, call_.out, call_.op);
-    begun_ = true;
-  }
-
   Call call_;
   Transport* transport_;
-  std::optional<stream_engine<Call, Transport>> greeting_;
-  request_type request_{};
-  bool begun_ = false, done_ = false;
-};
-
-}  // namespace detail
-
-template <class Call, class Transport>
-class automatic::engine {
-  using streams = detail::stream_engine<Call, Transport>;
-  static constexpr bool native = detail::reduces_itself<Transport, typename Call::value_type, typename Call::operation_type>();
-
- public:
-  engine(const automatic& t, const Call& call, Transport& transport) {
-    if constexpr (native) {
-      if (t.hands_over(call.bytes())) {
-        engine_.template emplace<2>(call, transport);
-        return;
-      }
-    }
-    const auto who = t.pick(call.bytes(), transport.size());
-    const auto name = who == detail::ownership::replicated ? "replicated" : "colocated";
-    engine_.template emplace<1>(who, name, detail::stream_options{}, call, transport);
-  }
-  void start() {
-    visit(*this, [](auto& e) { e.start(); });
-  }
-  bool progress() {
-    return visit(*this, [](auto& e) { return e.progress(); });
-  }
-  void wait() {
-    visit(*this, [](auto& e) { e.wait(); });
-  }
-  [[nodiscard]] bool done() const {
-    return visit(*this, [](const auto& e) { return e.done(); });
-  }
-  void finish(report& r) const {
-    visit(*this, [&](const auto& e) { e.finish(r); });
-  }
-
- private:
-  template <class Self, class F>
-  static auto visit(Self& self, F&& f) {
-    if constexpr (native) {
-      if (auto* const e = std::get_if<2>(&self.engine_)) return f(*e);
-    }
-    return f(*std::get_if<1>(&self.engine_));
-  }
-  using choices = typename std::conditional_t<native, std::type_identity<std::variant<std::monostate, streams, detail::native_engine<Call, Transport>>>,
-                                              std::type_identity<std::variant<std::monostate, streams>>>::type;
-  choices engine_;
+  std::variant<std::monostate, streams_engine, ring_engine> engine_;
+  typename detail::native_request<native, Call, Transport>::type request_{};
+  bool reduced_ = false;
 };
 
 }  // namespace omni

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <string_view>
+#include <utility>
 
 #include "streams.hpp"
 
@@ -22,8 +23,10 @@ struct replicated {
 
   template <class Call, class Transport>
   struct engine : detail::stream_engine<Call, Transport> {
-    engine(const replicated& t, const Call& call, Transport& transport)
-        : detail::stream_engine<Call, Transport>(detail::ownership::replicated, name, {t.packet_bytes, t.window}, call, transport) {}
+    template <class Mailbox>
+    engine(const replicated& t, const Call& call, Transport& transport, Mailbox mailbox)
+        : detail::stream_engine<Call, Transport>(detail::ownership::replicated, name, {t.packet_bytes, t.window}, call, transport,
+                                                 std::move(mailbox)) {}
   };
 };
 

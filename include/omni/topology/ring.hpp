@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
-#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "colocated.hpp"
@@ -52,9 +52,10 @@ class ring_engine {
   using T = typename Call::value_type;
 
  public:
-  ring_engine(const ring& options, const Call& call, Transport& transport)
+  template <class Mailbox>
+  ring_engine(const ring& options, const Call& call, Transport& transport, Mailbox mailbox)
       : call_(call),
-        greeting_(ownership::nobody, ring::name, {options.packet_bytes, options.window}, call, transport),
+        greeting_(ownership::nobody, ring::name, {options.packet_bytes, options.window}, call, transport, std::move(mailbox)),
         rank_(static_cast<std::size_t>(transport.rank())),
         ranks_(static_cast<std::size_t>(transport.size())),
         window_(options.window > 0 ? static_cast<std::uint64_t>(options.window) : 4),
@@ -197,18 +198,17 @@ class ring_engine {
 }  // namespace detail
 
 template <class Call, class Transport>
-struct ring::engine
-    : std::conditional_t<detail::commutes<typename Call::operation_type>(), detail::ring_engine<Call, Transport>,
-                         colocated::engine<Call, Transport>> {
-  using base = std::conditional_t<detail::commutes<typename Call::operation_type>(), detail::ring_engine<Call, Transport>,
-                                  colocated::engine<Call, Transport>>;
-  engine(const ring& t, const Call& call, Transport& transport) : base(translated(t), call, transport) {}
+struct ring::engine : detail::ring_engine<Call, Transport> {
+  using detail::ring_engine<Call, Transport>::ring_engine;
+};
 
- private:
-  static auto translated(const ring& t) {
-    if constexpr (detail::commutes<typename Call::operation_type>()) return t;
-    else return colocated{t.packet_bytes, t.window};
-  }
+/// An operation that is not known to commute is folded in rank order.
+template <class Call, class Transport>
+  requires(!detail::commutes<typename Call::operation_type>())
+struct ring::engine<Call, Transport> : colocated::engine<Call, Transport> {
+  template <class Mailbox>
+  engine(const ring& t, const Call& call, Transport& transport, Mailbox mailbox)
+      : colocated::engine<Call, Transport>({t.packet_bytes, t.window}, call, transport, std::move(mailbox)) {}
 };
 
 }  // namespace omni

@@ -10,6 +10,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "../call.hpp"
@@ -82,7 +83,8 @@ class stream_engine {
   using mailbox_type = decltype(std::declval<Transport&>().open());
 
  public:
-  stream_engine(ownership who, std::string_view name, const stream_options& options, const Call& call, Transport& transport)
+  stream_engine(ownership who, std::string_view name, const stream_options& options, const Call& call, Transport& transport,
+                mailbox_type mailbox)
       : call_(call),
         rank_(transport.rank()),
         ranks_(transport.size()),
@@ -94,7 +96,7 @@ class stream_engine {
         limits_(options.limits(ranks_, transport.preferred_packet_bytes(), call.partition.largest(call.in.size()) * sizeof(T))),
         mine_(who != ownership::nobody ? call.sign(name, limits_.packet_bytes, limits_.window)
                                        : call.sign(name, options.packet_bytes, 0)),
-        messages_(transport.open()) {
+        messages_(std::move(mailbox)) {
     report_.topology = name;
   }
   stream_engine(const stream_engine&) = delete;
@@ -384,8 +386,13 @@ class stream_engine {
       } else {
         auto& stream = s.arriving[index];
         stream.arrived(slot, c.bytes, [&] { return meet(stream, index); });
-        if (differs_) stream.discard();
         stream.post(messages_);
+      }
+    }
+    if (differs_ && !done.empty()) {
+      for (auto& i : s.arriving) {  // nothing will be folded: take what comes until every stream has ended
+        i.discard();
+        i.post(messages_);
       }
     }
     return !done.empty();
@@ -401,7 +408,6 @@ class stream_engine {
     if (!differs_) {
       // Nobody has all first packets without a difference, so nobody folds: there will be no results.
       messages_.cancel(result);
-      for (auto& i : s_->arriving) i.discard();
       differs_.emplace(found);
     } else if (stream.peer() < differs_->rank()) {
       differs_.emplace(found);

@@ -5,6 +5,8 @@
 #include <mpi.h>
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
@@ -15,6 +17,7 @@
 #include <vector>
 
 #include "../concepts.hpp"
+#include "../pack/signature.hpp"
 #include "mpi_check.hpp"
 
 namespace omni::detail {
@@ -23,6 +26,14 @@ namespace omni::detail {
 inline bool environment_flag(const char* name) {
   const char* const value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): nothing here sets variables
   return value != nullptr && *value != '\0' && std::string_view(value) != "0";
+}
+
+/// A number for the host that this rank runs on.
+inline std::int64_t this_host() {
+  std::array<char, MPI_MAX_PROCESSOR_NAME + 1> name{};
+  int length = 0;
+  check(MPI_Get_processor_name(name.data(), &length), "MPI_Get_processor_name");
+  return positive_hash(std::string_view(name.data(), static_cast<std::size_t>(length)));
 }
 
 /// The requests of a mailbox, kept from one operation to the next.
@@ -38,7 +49,7 @@ struct mpi_requests {
 /// What the library keeps for one communicator: its own duplicate (so that no tag or error handler of the user's is touched), cached
 /// on the user's communicator and freed with it.
 ///
-/// Opening one is collective but never blocks: duplicating and agreeing on OMNI_CHECK are requests that ready() tests.
+/// Opening one is collective but never blocks: duplicating, and agreeing on OMNI_CHECK and on whether there is one host, are requests that ready() tests.
 class mpi_context {
  public:
   explicit mpi_context(MPI_Comm user) {
@@ -47,7 +58,7 @@ class mpi_context {
     if (inter != 0) throw usage("omni: an inter-communicator has no allreduce; merge it first (MPI_Intercomm_merge)");
     check(MPI_Comm_rank(user, &rank_), "MPI_Comm_rank");
     check(MPI_Comm_size(user, &size_), "MPI_Comm_size");
-    check_calls_ = environment_flag("OMNI_CHECK") ? 1 : 0;
+    agreed_ = {environment_flag("OMNI_CHECK") ? 1 : 0, this_host(), -this_host()};
     check(MPI_Comm_idup(user, &comm_, &opening_), "MPI_Comm_idup");
   }
   mpi_context(const mpi_context&) = delete;
@@ -68,7 +79,8 @@ class mpi_context {
     if (!duplicated_) {
       duplicated_ = true;
       check(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
-      check(MPI_Iallreduce(MPI_IN_PLACE, &check_calls_, 1, MPI_INT, MPI_MAX, comm_, &opening_), "MPI_Iallreduce");
+      check(MPI_Iallreduce(MPI_IN_PLACE, agreed_.data(), detail::mpi_count(agreed_.size()), MPI_INT64_T, MPI_MAX, comm_, &opening_),
+            "MPI_Iallreduce");
       return false;
     }
     ready_ = true;
@@ -79,7 +91,9 @@ class mpi_context {
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] int size() const { return size_; }
   /// Whether OMNI_CHECK=1 was set on any rank.
-  [[nodiscard]] bool checks_calls() const { return check_calls_ != 0; }
+  [[nodiscard]] bool checks_calls() const { return agreed_[0] != 0; }
+  /// Whether all ranks run on one host, as far as its name tells.
+  [[nodiscard]] bool one_host() const { return agreed_[1] == -agreed_[2]; }
 
   /// Operations start in the order in which they were made, also those made before the duplicate was ready.
   [[nodiscard]] std::uint32_t queue() { return queued_++; }
@@ -183,7 +197,7 @@ class mpi_context {
   MPI_Comm comm_ = MPI_COMM_NULL;
   MPI_Request opening_ = MPI_REQUEST_NULL;
   int rank_ = 0, size_ = 1;
-  int check_calls_ = 0;
+  std::array<std::int64_t, 3> agreed_{};  // the largest of any rank: OMNI_CHECK, the host, minus the host
   bool duplicated_ = false, ready_ = false;
   std::uint32_t calls_ = 0, queued_ = 0, begun_ = 0;
   std::string broken_;
