@@ -65,7 +65,7 @@ struct world {
   [[nodiscard]] double time(int calls, F&& f) const {
     MPI_Barrier(MPI_COMM_WORLD);
     const double start = MPI_Wtime();
-    for (int i = 0; i < calls; ++i) f();
+    for (int i = 0; i < calls; ++i) f(static_cast<std::size_t>(i));
     double mine = (MPI_Wtime() - start) / calls;
     double slowest = 0;
     MPI_Allreduce(&mine, &slowest, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
@@ -133,7 +133,7 @@ limits measure_limits(const world& w, const options& o) {
   std::vector<double> scan, link;
   volatile std::uint64_t sink = 0;
   for (int i = 0; i < 5; ++i)
-    scan.push_back(w.time(1, [&] {
+    scan.push_back(w.time(1, [&](std::size_t) {
       for (std::size_t at = 0; at < zeros.size(); at += 8192)
         sink = sink | omni::simd_detector{}.mark(std::span<const float>(zeros).subspan(at, 8192), 256, 0.0F);
     }));
@@ -145,7 +145,7 @@ limits measure_limits(const world& w, const options& o) {
   std::vector<char> out(64U << 10U), in(64U << 10U);
   const int right = (w.rank + 1) % w.size, left = (w.rank + w.size - 1) % w.size;
   for (int i = 0; i < 5; ++i)
-    link.push_back(w.time(200, [&] {
+    link.push_back(w.time(200, [&](std::size_t) {
       MPI_Sendrecv(out.data(), 64 << 10, MPI_CHAR, right, 0, in.data(), 64 << 10, MPI_CHAR, left, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     }));
   l.link = 65536 / median(link);
@@ -157,15 +157,18 @@ nlohmann::json measure(const world& w, const options& o, const std::vector<MPI_C
                        const std::string& type, MPI_Datatype datatype) {
   const auto n = std::max<std::size_t>(bytes / sizeof(T), 1);
   const auto count = static_cast<int>(n);
-  std::vector<T> input(n), expected(n), x(n);
-  const int calls = bytes <= 4096 ? 50 : bytes <= (64U << 10U) ? 20 : bytes <= (1U << 20U) ? 3 : 1;
-  const int repeats = bytes <= (64U << 10U) ? std::max(o.repeats, 21) : o.repeats;
-  const auto dense = [&](MPI_Comm c) {
-    if (o.out_of_place) MPI_Allreduce(input.data(), expected.data(), count, datatype, MPI_SUM, c);
-    else MPI_Allreduce(MPI_IN_PLACE, expected.data(), count, datatype, MPI_SUM, c);
+  std::vector<T> input(n);
+  // Short calls are timed several at once, each on data of its own: a reduced tensor has the density of the union.
+  const int calls = bytes <= 4096 ? 32 : bytes <= (64U << 10U) ? 16 : 1;
+  const int repeats = bytes <= (1U << 20U) ? std::max(o.repeats, 31) : o.repeats;
+  std::vector<std::vector<T>> x(static_cast<std::size_t>(calls), std::vector<T>(n)), expected = x;
+  const auto dense = [&](MPI_Comm c, std::size_t i) {
+    if (o.out_of_place) MPI_Allreduce(input.data(), expected[i].data(), count, datatype, MPI_SUM, c);
+    else MPI_Allreduce(MPI_IN_PLACE, expected[i].data(), count, datatype, MPI_SUM, c);
   };
-  const auto reset = [&](std::vector<T>& v) {
-    if (!o.out_of_place) std::copy(input.begin(), input.end(), v.begin());
+  const auto reset = [&](std::vector<std::vector<T>>& all) {
+    if (o.out_of_place) return;
+    for (auto& v : all) std::copy(input.begin(), input.end(), v.begin());
   };
 
   // The two best of MPI's algorithms at this size go into every row, beside its own choice.
@@ -175,7 +178,7 @@ nlohmann::json measure(const world& w, const options& o, const std::vector<MPI_C
     std::vector<double> t;
     for (int i = 0; i < 3; ++i) {
       reset(expected);
-      t.push_back(w.time(calls, [&] { dense(comms[a]); }));
+      t.push_back(w.time(calls, [&](std::size_t k) { dense(comms[a], k); }));
     }
     order.emplace_back(*std::min_element(t.begin(), t.end()), a);
   }
@@ -191,31 +194,32 @@ nlohmann::json measure(const world& w, const options& o, const std::vector<MPI_C
     std::vector<double> ours;
     omni::report report;
     std::size_t wrong = 0;
-    const auto call = [&](const auto&... policies) {
-      if (o.out_of_place) report = omni::allreduce(MPI_COMM_WORLD, std::as_const(input), x, omni::fixed_blocks{o.block}, policies...);
-      else report = omni::allreduce(MPI_COMM_WORLD, x, omni::fixed_blocks{o.block}, policies...);
+    const auto call = [&](std::size_t k, const auto&... policies) {
+      const omni::fixed_blocks blocks{o.block};
+      report = o.out_of_place ? omni::allreduce(MPI_COMM_WORLD, std::as_const(input), x[k], blocks, policies...)
+                              : omni::allreduce(MPI_COMM_WORLD, x[k], blocks, policies...);
     };
-    const auto once = [&] {
-      if (o.topology == "automatic") call();
-      else if (o.topology == "colocated") call(omni::colocated{.packet_bytes = o.packet, .window = o.window});
-      else if (o.topology == "replicated") call(omni::replicated{.packet_bytes = o.packet, .window = o.window});
-      else call(omni::ring{.packet_bytes = o.packet, .window = o.window});
+    const auto once = [&](std::size_t k) {
+      if (o.topology == "automatic") call(k);
+      else if (o.topology == "colocated") call(k, omni::colocated{.packet_bytes = o.packet, .window = o.window});
+      else if (o.topology == "replicated") call(k, omni::replicated{.packet_bytes = o.packet, .window = o.window});
+      else call(k, omni::ring{.packet_bytes = o.packet, .window = o.window});
     };
     for (int i = -1; i < repeats; ++i) {
       for (std::size_t a = 0; a < algorithms.size(); ++a) {
         reset(expected);
-        const double t = w.time(calls, [&] { dense(comms[algorithms[a]]); });
+        const double t = w.time(calls, [&](std::size_t k) { dense(comms[algorithms[a]], k); });
         if (i >= 0) mpi[a].push_back(t);
       }
       reset(x);
-      const double t = w.time(calls, [&] { once(); });
+      const double t = w.time(calls, once);
       if (i >= 0) ours.push_back(t);
     }
     reset(expected);
-    dense(comms[0]);
+    dense(comms[0], 0);
     reset(x);
-    once();
-    for (std::size_t i = 0; i < n; ++i) wrong += x[i] == expected[i] ? 0 : 1;
+    once(0);
+    for (std::size_t i = 0; i < n; ++i) wrong += x[0][i] == expected[0][i] ? 0 : 1;
     std::vector<double> local{report.density, report.union_density, static_cast<double>(report.bytes_sent), static_cast<double>(wrong)};
     std::vector<double> all(4 * static_cast<std::size_t>(w.size));
     MPI_Gather(local.data(), 4, MPI_DOUBLE, all.data(), 4, MPI_DOUBLE, 0, MPI_COMM_WORLD);

@@ -119,6 +119,8 @@ class collective final : public operation_base {
   using comparison = stream_engine<Call, transport_type>;
   static constexpr bool agrees = requires(transport_type& t, agreement& a) { t.iagree(a.numbers()); };
   static constexpr bool queues = requires(transport_type& t) { t.queue(); };
+  static constexpr bool hands_over = std::is_same_v<Topology, automatic> &&
+                                     reduces_itself<transport_type, typename Call::value_type, typename Call::operation_type>();
 
  public:
   collective(Transport transport, const Call& call, const Topology& topology)
@@ -131,6 +133,9 @@ class collective final : public operation_base {
     mailbox_.emplace(transport_.open());
     if constexpr (queues) ticket_ = transport_.queue();
   }
+
+  /// The ranks have agreed that MPI's own blocking allreduce is best: done here, and still to be called.
+  [[nodiscard]] bool handed_over() const { return handed_over_; }
 
  private:
   enum class stage { queued, agreeing, comparing, running };
@@ -204,6 +209,14 @@ class collective final : public operation_base {
     return true;
   }
   void run() {
+    if constexpr (hands_over) {
+      if (call_.blocking && topology_.is_native(call_.bytes(), call_.density, transport_.one_host())) {
+        handed_over_ = true;
+        release();
+        complete();
+        return;
+      }
+    }
     stage_ = stage::running;
     engine_.emplace(topology_, call_, transport_, std::move(*mailbox_));
     engine_->start();
@@ -245,6 +258,7 @@ class collective final : public operation_base {
   Call call_;
   Topology topology_;
   stage stage_ = stage::queued;
+  bool handed_over_ = false;
   std::uint32_t ticket_ = 0;
   std::optional<mailbox_type> mailbox_;
   std::optional<agreement> agreement_;
@@ -263,26 +277,35 @@ report run_natively(Transport& transport, const Call& call) {
   r.topology = "mpi";
   r.blocks_total = r.blocks_sent = r.union_blocks = call.blocks();
   complete(r, call.bytes(), transport.size(), watch.lap());
-  r.exchange_seconds = r.seconds;
+  r.exchange_seconds = r.seconds;  // all of it: MPI does not tell
   trace(transport.rank(), r);
   return r;
 }
 
-/// The blocking call: hand over to MPI what is too small to gain anything, run the state machine for the rest.
+/// The blocking call: hand over to MPI what MPI does better, run the state machine for the rest.
 template <class Transport, class Call, class Topology>
 report run(Transport&& transport, const Call& call, const Topology& topology) {
   expect_usable(call.in, call.out);
   if constexpr (reduces_itself<std::remove_reference_t<Transport>, typename Call::value_type, typename Call::operation_type>()) {
-    if (is_small(topology, call, transport) && transport.size() > 1) {
-      // MPI's blocking call drives nothing of ours, and a peer may need what this thread has under way before it gets here.
+    // MPI's blocking call drives nothing of ours, and a peer may need what this thread has under way before it gets here.
+    const auto natively = [&] {
       if (operation_base::any_active()) operation_base::finish_all();
-      while (!transport.nothing_queued()) std::this_thread::yield();
-      if (!transport.checks_calls()) return run_natively(transport, call);
+      return run_natively(transport, call);
+    };
+    if (is_small(topology, call, transport) && transport.size() > 1) {
+      while (!transport.nothing_queued())
+        if (!operation_base::progress_all()) std::this_thread::yield();
+      if (!transport.checks_calls()) return natively();
     }
+    collective<std::remove_reference_t<Transport>&, Call, Topology> op(transport, call, topology);
+    op.finish();
+    if (op.handed_over()) return natively();
+    return op.result();
+  } else {
+    collective<Transport, Call, Topology> op(std::forward<Transport>(transport), call, topology);
+    op.finish();
+    return op.result();
   }
-  collective<Transport, Call, Topology> op(std::forward<Transport>(transport), call, topology);
-  op.finish();
-  return op.result();
 }
 
 template <class Transport, class Call, class Topology>

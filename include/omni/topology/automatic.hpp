@@ -36,9 +36,13 @@ struct automatic {
   [[nodiscard]] constexpr bool is_small(std::size_t bytes) const { return bytes <= small_bytes; }
   /// The density above which a dense algorithm is faster. Inside a host that is where the copies of sparse packets cost more than
   /// the volume they save; between hosts volume is all, and the streams carry less than a ring unless nothing is null.
-  [[nodiscard]] constexpr double dense_above(std::size_t bytes, int ranks, bool one_host) const {
+  [[nodiscard]] constexpr double dense_above(std::size_t bytes, bool one_host) const {
     if (!one_host) return 0.9;
-    return ranks > 2 && bytes < ring_bytes ? 0.1 : 0.2;
+    return bytes < ring_bytes ? 0.1 : 0.2;
+  }
+  /// Whether MPI's own allreduce is the best there is.
+  [[nodiscard]] constexpr bool is_native(std::size_t bytes, double density, bool one_host) const {
+    return is_small(bytes) || (bytes < ring_bytes && density > dense_above(bytes, one_host));
   }
   [[nodiscard]] static constexpr detail::ownership streams(int ranks) {
     return ranks == 2 ? detail::ownership::replicated : detail::ownership::shared;
@@ -83,9 +87,9 @@ class automatic::engine {
   engine(const automatic& t, const Call& call, Transport& transport, mailbox_type mailbox) : call_(call), transport_(&transport) {
     if constexpr (native) {
       const auto bytes = call.bytes();
-      if (t.is_small(bytes)) return;
-      if (call.density > t.dense_above(bytes, transport.size(), transport.one_host())) {
-        if (bytes >= t.ring_bytes) engine_.template emplace<ring_engine>(ring{}, call, transport, std::move(mailbox));
+      if (t.is_native(bytes, call.density, transport.one_host())) return;
+      if (call.density > t.dense_above(bytes, transport.one_host())) {
+        engine_.template emplace<ring_engine>(ring{}, call, transport, std::move(mailbox));
         return;
       }
     }

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "../concepts.hpp"
+#include "../fold.hpp"
 #include "mpi_context.hpp"
 #include "mpi_native.hpp"
 
@@ -157,19 +158,29 @@ class mpi {
     const auto type = detail::mpi_type<T>();
     const auto op = detail::mpi_operation<T, Op>();
     const auto comm = context_->comm();
-    for (std::size_t at = 0, left = in.size(); left != 0;) {
-      const auto n = std::min(left, largest_count);
+    if (exchanges(in.size_bytes())) {
+      const int n = detail::mpi_count(in.size()), peer = 1 - rank();
+      auto& theirs = context_->scratch(in.size_bytes());
+      detail::check(MPI_Sendrecv(in.data(), n, type, peer, 3, theirs.data(), n, type, peer, 3, comm, MPI_STATUS_IGNORE), "MPI_Sendrecv");
+      std::array<const void*, 2> sources{in.data(), theirs.data()};
+      if (rank() == 1) std::swap(sources[0], sources[1]);
+      detail::fold_block(Op{}, std::span<const void* const>(sources), false, out.data(), in.size());
+      return;
+    }
+    const bool halves = reduces_and_broadcasts(in.size_bytes());
+    for (std::size_t at = 0; at < in.size();) {
+      const auto n = std::min(in.size() - at, largest_count);
+      const int count = detail::mpi_count(n);
       const void* const from = in_place ? MPI_IN_PLACE : in.data() + at;
-      void* const to = out.data() + at;
-      if (reduce_and_broadcast(n * sizeof(T))) {
+      T* const to = out.data() + at;
+      if (halves) {
         const bool root = rank() == 0;
-        detail::check(MPI_Reduce(root || !in_place ? from : to, root ? to : nullptr, detail::mpi_count(n), type, op, 0, comm), "MPI_Reduce");
-        detail::check(MPI_Bcast(to, detail::mpi_count(n), type, 0, comm), "MPI_Bcast");
+        detail::check(MPI_Reduce(root || !in_place ? from : to, root ? to : nullptr, count, type, op, 0, comm), "MPI_Reduce");
+        detail::check(MPI_Bcast(to, count, type, 0, comm), "MPI_Bcast");
       } else {
-        detail::check(MPI_Allreduce(from, to, detail::mpi_count(n), type, op, comm), "MPI_Allreduce");
+        detail::check(MPI_Allreduce(from, to, count, type, op, comm), "MPI_Allreduce");
       }
       at += n;
-      left -= n;
     }
   }
   /// Precondition: the size fits an int.
@@ -203,15 +214,18 @@ class mpi {
  private:
   static constexpr std::size_t largest_count = std::size_t{1} << 30U;
 
-  // Open MPI goes over to its ring above 10,000 bytes. For a few ranks of one host that comes too early: a reduction and a broadcast
-  // take two thirds of the time up to 64 KiB (docs/tuning.md).
-  [[nodiscard]] bool reduce_and_broadcast(std::size_t bytes) const {
+  // Open MPI goes over to its ring above 10,000 bytes. For a few ranks of one host that comes too early: two ranks are faster with an
+  // exchange, and up to four with a reduction and a broadcast (docs/tuning.md).
+  [[nodiscard]] bool leaves_ring_early(std::size_t bytes, std::size_t up_to) const {
 #ifdef OPEN_MPI
-    return bytes > 10000 && bytes <= (std::size_t{64} << 10U) && size() <= 4 && context_->one_host();
+    return bytes > 10000 && bytes <= up_to && context_->one_host();
 #else
-    static_cast<void>(bytes);
-    return false;
+    return bytes < up_to && false;
 #endif
+  }
+  [[nodiscard]] bool exchanges(std::size_t bytes) const { return size() == 2 && leaves_ring_early(bytes, std::size_t{32} << 10U); }
+  [[nodiscard]] bool reduces_and_broadcasts(std::size_t bytes) const {
+    return size() > 2 && size() <= 4 && leaves_ring_early(bytes, std::size_t{64} << 10U);
   }
 
   detail::mpi_context* context_;

@@ -109,6 +109,11 @@ class mpi_context {
 
   [[nodiscard]] std::uint32_t next_call() { return calls_++; }
 
+  /// Room for what a blocking call receives.
+  [[nodiscard]] std::vector<std::byte>& scratch(std::size_t bytes) {
+    if (scratch_.size() < bytes) scratch_.resize(bytes);
+    return scratch_;
+  }
   [[nodiscard]] std::unique_ptr<mpi_requests> borrow() {
     if (spare_.empty()) return std::make_unique<mpi_requests>();
     auto r = std::move(spare_.back());
@@ -201,6 +206,7 @@ class mpi_context {
   bool duplicated_ = false, ready_ = false;
   std::uint32_t calls_ = 0, queued_ = 0, begun_ = 0;
   std::string broken_;
+  std::vector<std::byte> scratch_;
   std::vector<std::unique_ptr<mpi_requests>> spare_;
 };
 
