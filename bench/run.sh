@@ -1,0 +1,62 @@
+#!/usr/bin/env bash
+# SPDX-FileCopyrightText: 2026 The omni authors
+# SPDX-License-Identifier: BSL-1.0
+#
+# The main job: omni against MPI_Allreduce on this machine. Installs what is missing (Debian, as root or with sudo), builds, runs on 2
+# and 4 ranks, and writes table, JSON and picture to build/bench/. Under five minutes on 2 cores.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+usage() {
+  cat <<'EOF'
+usage: bash bench/run.sh [--ranks "2 4"] [--out DIR] [--plot FILE.png] [options of omni-bench-allreduce]
+
+  --ranks "N ..."  numbers of ranks to run on (default "2 4")
+  --out DIR        where table, JSON and picture go (default build/bench)
+  --help           this, and the options of the benchmark itself
+
+Everything else goes to the benchmark, for example:  bash bench/run.sh --sizes 1M,64M --densities 1,10 --repeats 15
+EOF
+}
+
+ranks="2 4" out=build/bench help=no
+args=()
+while [ $# -gt 0 ]; do
+  case "$1" in
+    --ranks) ranks=${2:?--ranks needs numbers}; shift 2 ;;
+    --out) out=${2:?--out needs a folder}; shift 2 ;;
+    --help|-h) help=yes; shift ;;
+    *) args+=("$1"); shift ;;
+  esac
+done
+if [ "$help" = yes ] && [ ! -x build/bench-build/bench/omni-bench-allreduce ]; then usage; exit 0; fi
+
+# shellcheck source=tests/support/install.sh
+. tests/support/install.sh
+need cmake:cmake make:make g++:g++ mpicxx:libopenmpi-dev mpirun:openmpi-bin \
+  /usr/include/CLI/CLI.hpp:libcli11-dev /usr/include/nlohmann/json.hpp:nlohmann-json3-dev \
+  /usr/lib/python3/dist-packages/matplotlib:python3-matplotlib
+
+build=build/bench-build
+cmake -S . -B "$build" -DCMAKE_BUILD_TYPE=Release -DOMNI_BUILD_TESTS=OFF -DOMNI_BUILD_EXAMPLES=OFF -DOMNI_BUILD_BENCH=ON > "$build.log" 2>&1 ||
+  { mkdir -p build; cat "$build.log"; exit 1; }
+cmake --build "$build" --target omni-bench-allreduce -j "$(nproc)" >> "$build.log" 2>&1 || { cat "$build.log"; exit 1; }
+program=$build/bench/omni-bench-allreduce
+if [ "$help" = yes ]; then usage; "$program" --help; exit 0; fi
+
+# shellcheck source=tests/support/mpirun.sh
+. tests/support/mpirun.sh
+export OMPI_MCA_coll_tuned_use_dynamic_rules=1  # lets the benchmark choose Open MPI's algorithm
+mkdir -p "$out"
+rm -f "$out"/ranks*.json "$out/table.txt"
+uname -srm | sed 's/^/# /' | tee "$out/table.txt"
+grep -m1 'model name' /proc/cpuinfo | sed 's/.*: /# /' | tee -a "$out/table.txt"
+echo "# $(nproc) cores, $(free -g | awk '/Mem:/ {print $2}') GiB, $(mpirun --version | head -1)" | tee -a "$out/table.txt"
+for n in $ranks; do
+  echo "# running on $n ranks" >&2
+  run_mpi 600 "$n" "$program" --json "$out/ranks$n.json" ${args[@]+"${args[@]}"} | tee -a "$out/table.txt"
+done
+python3=/usr/bin/python3
+[ -x "$python3" ] || python3=python3
+"$python3" bench/plot.py --out "$out/speedup.png" "$out"/ranks*.json
+echo "table: $out/table.txt   data: $out/ranks*.json   picture: $out/speedup.png"

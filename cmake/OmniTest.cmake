@@ -1,0 +1,38 @@
+# SPDX-FileCopyrightText: 2026 The omni authors
+# SPDX-License-Identifier: BSL-1.0
+
+# omni_add_mpi_test(name target ranks [argument...]): a ctest that runs the target on so many ranks, and kills it after two minutes.
+# What Open MPI needs to run unattended, as root, in a container and with more ranks than cores, it gets here.
+
+set(OMNI_TEST_PREFIX "" CACHE STRING "What the names of omni's tests start with")
+
+include(CheckCXXSymbolExists)
+set(CMAKE_REQUIRED_LIBRARIES MPI::MPI_CXX)
+check_cxx_symbol_exists(OPEN_MPI mpi.h OMNI_MPI_IS_OPEN_MPI)
+unset(CMAKE_REQUIRED_LIBRARIES)
+find_program(OMNI_TIMEOUT_EXECUTABLE timeout)
+mark_as_advanced(OMNI_TIMEOUT_EXECUTABLE)
+
+# The start of a command line that runs on so many ranks, and the environment for it.
+function(omni_mpi_launcher ranks command_variable environment_variable)
+  set(command)
+  set(environment)
+  if(OMNI_TIMEOUT_EXECUTABLE)
+    list(APPEND command ${OMNI_TIMEOUT_EXECUTABLE} -k 10 120)
+  endif()
+  list(APPEND command ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${ranks})
+  if(OMNI_MPI_IS_OPEN_MPI)
+    list(APPEND command --oversubscribe --bind-to none --mca mpi_yield_when_idle 1)
+    set(environment OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_btl_vader_single_copy_mechanism=none)
+  endif()
+  set(${command_variable} ${command} PARENT_SCOPE)
+  set(${environment_variable} "${environment}" PARENT_SCOPE)
+endfunction()
+
+function(omni_add_mpi_test name target ranks)
+  omni_mpi_launcher(${ranks} launcher environment)
+  set(test ${OMNI_TEST_PREFIX}${name})
+  add_test(NAME ${test} COMMAND ${launcher} ${MPIEXEC_PREFLAGS} $<TARGET_FILE:${target}> ${MPIEXEC_POSTFLAGS} ${ARGN})
+  # All cores of a small machine: ranks of several tests at a time would wait for each other.
+  set_tests_properties(${test} PROPERTIES TIMEOUT 140 PROCESSORS 2 LABELS "mpi;np${ranks}" ENVIRONMENT "${environment}")
+endfunction()

@@ -1,0 +1,15 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+
+#include <mpi.h>
+
+#include <omni/omni.hpp>
+#include <vector>
+
+void reduce(std::vector<float>& data) {
+#ifdef OMNI_CONTROL
+  omni::allreduce<omni::ring>(MPI_COMM_WORLD, data);
+#else
+  omni::allreduce<omni::ring>(MPI_COMM_WORLD, data, omni::colocated{});  // expect: "omni: two topologies"
+#endif
+}

@@ -1,0 +1,23 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+//
+// The program of a user who has MPI and omni, and nothing else.
+
+#include <mpi.h>
+
+#include <cstdio>
+#include <omni/allreduce.hpp>
+#include <vector>
+
+int main(int argc, char** argv) {
+  MPI_Init(&argc, &argv);
+  int ranks = 0;
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  std::vector<float> data(1000);
+  data[17] = 2;
+  omni::allreduce(MPI_COMM_WORLD, data);
+  const bool right = data[17] == 2.0F * static_cast<float>(ranks) && data[18] == 0.0F;
+  std::puts(right ? "right" : "wrong");
+  MPI_Finalize();
+  return right ? 0 : 1;
+}

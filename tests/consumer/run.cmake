@@ -1,0 +1,57 @@
+# SPDX-FileCopyrightText: 2026 The omni authors
+# SPDX-License-Identifier: BSL-1.0
+
+# cmake -DMODE=install|subdirectory|package|refused|pkg_config ... -P run.cmake
+
+set(prefix "${WORK}/prefix")
+set(build "${WORK}/${MODE}")
+string(REPLACE "|" ";" launcher "${LAUNCHER}")
+
+function(must)
+  execute_process(COMMAND ${ARGN} RESULT_VARIABLE result)
+  if(NOT result EQUAL 0)
+    message(FATAL_ERROR "failed: ${ARGN}")
+  endif()
+endfunction()
+
+set(configure
+    "${CMAKE_COMMAND}" -G "${GENERATOR}" -S "${HERE}/${MODE}" -B "${build}" "-DCMAKE_CXX_COMPILER=${COMPILER}"
+    "-DMPI_CXX_COMPILER=${MPI_COMPILER}" "-DCMAKE_PREFIX_PATH=${prefix}" "-DOMNI_SOURCE=${OMNI_SOURCE}" "-DWITH_BOOST=${WITH_BOOST}")
+
+if(MODE STREQUAL "install")
+  # Moved after installing: nothing in it may know where it was.
+  file(REMOVE_RECURSE "${WORK}")
+  must("${CMAKE_COMMAND}" --install "${OMNI_BUILD}" --prefix "${WORK}/elsewhere")
+  file(RENAME "${WORK}/elsewhere" "${prefix}")
+  file(GLOB_RECURSE files LIST_DIRECTORIES FALSE "${prefix}/*")
+  foreach(file IN LISTS files)
+    file(STRINGS "${file}" lines REGEX "${OMNI_SOURCE}")
+    if(lines)
+      message(FATAL_ERROR "${file} names the source directory: ${lines}")
+    endif()
+  endforeach()
+elseif(MODE STREQUAL "refused")
+  file(REMOVE_RECURSE "${build}")
+  execute_process(COMMAND ${configure} RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)
+  if(result EQUAL 0)
+    message(FATAL_ERROR "find_package(omni 99) took this version")
+  endif()
+  if(NOT output MATCHES "omniConfig.cmake, version: [0-9]")
+    message(FATAL_ERROR "refused, but not for the version:\n${output}")
+  endif()
+elseif(MODE STREQUAL "pkg_config")
+  file(MAKE_DIRECTORY "${build}")
+  set(ENV{PKG_CONFIG_PATH} "${prefix}/share/pkgconfig")
+  execute_process(COMMAND "${PKG_CONFIG}" --cflags --libs omni OUTPUT_VARIABLE flags OUTPUT_STRIP_TRAILING_WHITESPACE RESULT_VARIABLE result)
+  if(NOT result EQUAL 0)
+    message(FATAL_ERROR "pkg-config does not know omni")
+  endif()
+  separate_arguments(flags UNIX_COMMAND "${flags}")
+  must("${MPI_COMPILER}" -std=c++20 "${HERE}/main.cpp" ${flags} -o "${build}/consumer")
+  must(${launcher} "${build}/consumer")
+else()
+  file(REMOVE_RECURSE "${build}")
+  must(${configure})
+  must("${CMAKE_COMMAND}" --build "${build}")
+  must(${launcher} "${build}/consumer")
+endif()

@@ -1,0 +1,14 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#include <mpi.h>
+
+#include <omni/omni.hpp>
+#include <vector>
+
+double reduced_elsewhere();
+
+double reduced_elsewhere() {
+  std::vector<double> data(1000, 1.0);
+  omni::allreduce(MPI_COMM_WORLD, data);
+  return data.front();
+}

@@ -1,0 +1,150 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#include <doctest/doctest.h>
+#include <mpi.h>
+
+#include <cstddef>
+#include <cstdlib>
+#include <functional>
+#include <omni/omni.hpp>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "world.hpp"
+
+namespace {
+
+using testing::owned;
+using testing::rank;
+using testing::size;
+
+void check_works(MPI_Comm comm) {
+  std::vector<int> x(5000, rank(comm)), y(8, 1);
+  omni::allreduce(comm, x, omni::colocated{.packet_bytes = 1000});
+  CHECK(x == std::vector<int>(5000, size(comm) * (size(comm) - 1) / 2));
+  omni::allreduce(comm, y);
+  CHECK(y == std::vector<int>(8, size(comm)));
+}
+
+using call = std::function<void()>;
+
+// The last rank calls differently: all hear of it, and go on.
+void check_mismatch(MPI_Comm comm, const std::string& field, const std::string& usually, const std::string& oddly, const call& usual,
+                    const call& odd) {
+  if (size(comm) < 2) return;
+  CAPTURE(field);
+  const int stranger = size(comm) - 1;
+  const bool strange = rank(comm) == stranger;
+  const int other = strange ? 0 : stranger;
+  std::string what = "nothing";
+  try {
+    strange ? odd() : usual();
+  } catch (const omni::mismatch& e) {
+    what = e.what();
+  } catch (const std::exception& e) {
+    what = std::string("something else: ") + e.what();
+  }
+  CHECK(what == "omni: ranks disagree about the " + field + ": rank " + std::to_string(rank(comm)) + " called with " +
+                    (strange ? oddly : usually) + ", rank " + std::to_string(other) + " with " + (strange ? usually : oddly));
+  check_works(comm);
+}
+
+template <class T, class... More>
+call dense(MPI_Comm comm, std::size_t n, const More&... more) {
+  return [=] {
+    std::vector<T> x(n, T(1));
+    omni::allreduce(comm, x, more...);
+  };
+}
+
+}  // namespace
+
+TEST_CASE("mismatches on every rank, and the communicator is as good as new") {
+  owned dup;
+  MPI_Comm_dup(MPI_COMM_WORLD, &dup.comm);
+  const auto c = dup.comm;
+  const omni::colocated here{};
+  for (int round = 0; round < 3; ++round) {
+    check_mismatch(c, "count", "100", "101", dense<int>(c, 100, here), dense<int>(c, 101, here));
+    check_mismatch(c, "count", "0", "100", dense<int>(c, 0, here), dense<int>(c, 100, here));
+    check_mismatch(c, "count", "100", "0", dense<int>(c, 100, here), dense<int>(c, 0, here));
+    check_mismatch(c, "count", "90000", "90001", dense<int>(c, 90000), dense<int>(c, 90001));
+    check_mismatch(c, "type", "int32", "float", dense<int>(c, 90000, here), dense<float>(c, 90000, here));
+    check_mismatch(c, "operation", "sum", "max", dense<int>(c, 90000), dense<int>(c, 90000, omni::max{}));
+    check_mismatch(c, "topology", "colocated", "ring", dense<int>(c, 90000, here), dense<int>(c, 90000, omni::ring{}));
+    check_mismatch(c, "block size", "10", "20", dense<int>(c, 90000, here, omni::fixed_blocks{10}),
+                   dense<int>(c, 90000, here, omni::fixed_blocks{20}));
+    check_mismatch(c, "kind of call", "allreduce", "iallreduce", dense<int>(c, 90000, here), [&] {
+      std::vector<int> x(90000, 1);
+      omni::iallreduce(c, x, omni::colocated{}).wait();
+    });
+    const omni::colocated small{.packet_bytes = 2000};
+    const omni::colocated other{.packet_bytes = 3000};
+    check_mismatch(c, "packet size", "2000", "3000", dense<int>(c, 90000, small), dense<int>(c, 90000, other));
+  }
+}
+
+// The numbers of operations wrap round in the tags of their messages: what a mismatch leaves behind would be received 8192 calls later.
+TEST_CASE("a mismatch leaves no message behind") {
+  if (size() != 2) return;
+  owned dup;
+  MPI_Comm_dup(MPI_COMM_WORLD, &dup.comm);
+  const auto c = dup.comm;
+  for (int round = 0; round < 5; ++round) {
+    std::vector<int> x(rank() == 0 ? 0 : 50, 1);
+    if (round % 2 == 1) std::this_thread::sleep_for(std::chrono::milliseconds(rank() * 5));
+    CHECK_THROWS_AS(omni::allreduce(c, x, omni::colocated{}), omni::mismatch);
+  }
+  int wrong = 0;
+  for (int i = 0; i < 8300; ++i) {
+    std::vector<int> x(3, 1);
+    try {
+      omni::allreduce(c, x, omni::colocated{});
+      if (x[0] != 2) ++wrong;
+    } catch (const std::exception& e) {
+      ++wrong;
+      const std::string what = e.what();
+      CAPTURE(i);
+      CHECK(what == "");
+      break;
+    }
+  }
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("OMNI_CHECK=1: small calls are compared too") {
+  setenv("OMNI_CHECK", "1", 1);  // NOLINT(concurrency-mt-unsafe)
+  owned dup;
+  MPI_Comm_dup(MPI_COMM_WORLD, &dup.comm);
+  const auto c = dup.comm;
+  check_works(c);
+  unsetenv("OMNI_CHECK");  // NOLINT(concurrency-mt-unsafe)
+  check_mismatch(c, "count", "10", "11", dense<int>(c, 10), dense<int>(c, 11));
+  check_mismatch(c, "operation", "sum", "prod", dense<int>(c, 10), dense<int>(c, 10, omni::prod{}));
+  check_mismatch(c, "type", "int32", "float", dense<int>(c, 10), dense<float>(c, 10));
+  check_mismatch(c, "count", "10", "90000", dense<int>(c, 10), dense<int>(c, 90000));
+  check_mismatch(c, "kind of call", "allreduce", "iallreduce", dense<int>(c, 10), [&] {
+    std::vector<int> x(10, 1);
+    omni::iallreduce(c, x).wait();
+  });
+  // Many small ones at once, of one size, so that nothing but their order tells them apart.
+  for (int round = 0; round < 10; ++round) {
+    std::vector<std::vector<int>> x;
+    for (int k = 0; k < 30; ++k) x.emplace_back(5, k * 1000 + rank());
+    std::vector<omni::request> requests;
+    for (auto& v : x) {
+      requests.push_back(omni::iallreduce(c, v));
+      if ((rank() * 7 + round + static_cast<int>(requests.size())) % 5 == 0) std::this_thread::sleep_for(std::chrono::microseconds(100));
+    }
+    if (rank() % 2 == 1) {
+      for (auto r = requests.rbegin(); r != requests.rend(); ++r) r->wait();
+    } else {
+      for (auto& r : requests) r.wait();
+    }
+    int wrong = 0;
+    for (int k = 0; k < 30; ++k)
+      if (x[static_cast<std::size_t>(k)] != std::vector<int>(5, k * 1000 * size() + size() * (size() - 1) / 2)) ++wrong;
+    CHECK(wrong == 0);
+  }
+}

@@ -1,0 +1,105 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#define DOCTEST_CONFIG_IMPLEMENT
+#include <doctest/doctest.h>
+#include <mpi.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdio>
+#include <cstdlib>
+#include <iostream>
+#include <new>
+#include <omni/omni.hpp>
+#include <sstream>
+#include <vector>
+
+#include "world.hpp"
+
+// Every allocation of the program is counted, for the test that a plan makes none.
+
+// NOLINTBEGIN(cppcoreguidelines-no-malloc, cppcoreguidelines-owning-memory)
+namespace {
+
+std::atomic<std::size_t> counted{0};
+
+void* allocate(std::size_t bytes) {
+  ++counted;
+  if (void* const p = std::malloc(bytes != 0 ? bytes : 1)) return p;
+  throw std::bad_alloc();
+}
+void* allocate(std::size_t bytes, std::align_val_t alignment) {
+  ++counted;
+  const auto a = static_cast<std::size_t>(alignment);
+  if (void* const p = std::aligned_alloc(a, (bytes + a - 1) / a * a + (bytes == 0 ? a : 0))) return p;
+  throw std::bad_alloc();
+}
+
+}  // namespace
+
+void* operator new(std::size_t bytes) { return allocate(bytes); }
+void* operator new[](std::size_t bytes) { return allocate(bytes); }
+void* operator new(std::size_t bytes, std::align_val_t a) { return allocate(bytes, a); }
+void* operator new[](std::size_t bytes, std::align_val_t a) { return allocate(bytes, a); }
+void operator delete(void* p) noexcept { std::free(p); }
+void operator delete[](void* p) noexcept { std::free(p); }
+void operator delete(void* p, std::size_t) noexcept { std::free(p); }
+void operator delete[](void* p, std::size_t) noexcept { std::free(p); }
+void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
+void operator delete[](void* p, std::align_val_t) noexcept { std::free(p); }
+void operator delete(void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }
+void operator delete[](void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }
+// NOLINTEND(cppcoreguidelines-no-malloc, cppcoreguidelines-owning-memory)
+
+std::size_t testing::allocations() { return counted; }
+
+namespace {
+
+template <class F>
+bool gives_usage(const F& f) {
+  try {
+    f();
+  } catch (const omni::usage&) {
+    return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::vector<int> x(10, 1);
+  const bool early = gives_usage([&] { omni::allreduce(MPI_COMM_NULL, x); });  // MPI_Init has not been called
+  int provided = 0;
+  MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided);
+  const int rank = testing::rank();
+
+  int failed = 0;
+  {
+    doctest::Context context(argc, argv);
+    context.setOption("no-path-filenames", true);
+    // Rank 0 prints as it goes; the others only if something is wrong.
+    std::ostringstream quiet;
+    if (rank != 0) context.setCout(&quiet);
+    failed = context.run();
+    if (rank != 0 && failed != 0) std::cerr << "---- rank " << rank << "\n" << quiet.str();
+  }
+  if (!early) {
+    std::cerr << "a null communicator before MPI_Init is no usage error\n";
+    failed = 1;
+  }
+  MPI_Allreduce(MPI_IN_PLACE, &failed, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+
+  // Communicators that nobody frees: MPI_Finalize has to clean up after the library.
+  MPI_Comm left = MPI_COMM_NULL;
+  MPI_Comm_dup(MPI_COMM_WORLD, &left);
+  omni::allreduce(left, x);
+  omni::allreduce(MPI_COMM_WORLD, x);
+  omni::allreduce(MPI_COMM_SELF, x);
+  MPI_Finalize();
+  if (!gives_usage([&] { omni::allreduce(MPI_COMM_WORLD, x); })) {
+    std::cerr << "a call after MPI_Finalize is no usage error\n";
+    failed = 1;
+  }
+  return failed;
+}

@@ -1,0 +1,121 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#include <doctest/doctest.h>
+#include <mpi.h>
+
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <omni/omni.hpp>
+#include <vector>
+
+#include "world.hpp"
+
+namespace {
+
+using testing::problem;
+using testing::rank;
+using testing::size;
+
+template <class... Choices>
+void check_plan(const problem<int, omni::sum>& p, const Choices&... choices) {
+  omni::plan plan{MPI_COMM_WORLD, p.wanted.size(), omni::sum{}, choices...};
+  const auto& input = p.inputs[static_cast<std::size_t>(rank())];
+  std::vector<int> x(input.size());
+  const auto once = [&] {
+    std::copy(input.begin(), input.end(), x.begin());
+    plan.run(x);
+  };
+  once();
+  std::vector<std::size_t> each;
+  each.reserve(20);
+  for (int i = 0; i < 20; ++i) {
+    const auto before = testing::allocations();
+    once();
+    each.push_back(testing::allocations() - before);
+  }
+  CHECK(each == std::vector<std::size_t>(20, 0));
+  CHECK(testing::difference(x, p.wanted) == "");
+}
+
+}  // namespace
+
+TEST_CASE("plans: after the first run nothing is allocated") {
+  for (const auto shape : {patterns::shape::none_null, patterns::shape::clustered, patterns::shape::all_null}) {
+    const auto p = problem<int, omni::sum>::make<patterns::wild>(shape, 5, size(), 200000);
+    const auto which = std::string(patterns::name(shape));
+    CAPTURE(which);
+    SUBCASE("colocated") { check_plan(p, omni::colocated{}); }
+    SUBCASE("replicated") { check_plan(p, omni::replicated{}); }
+    SUBCASE("ring") { check_plan(p, omni::ring{}); }
+    SUBCASE("automatic") { check_plan(p); }
+  }
+}
+
+TEST_CASE("plans: requests, small sizes, results") {
+  omni::plan small{MPI_COMM_WORLD, 5, omni::max{}};
+  omni::plan large{MPI_COMM_WORLD, 50000, omni::colocated{}};
+  std::vector<int> x(5, rank()), y(50000, 1), z(50000);
+  auto r = large.start(y, z);
+  small.run(x);
+  r.wait();
+  CHECK(x == std::vector<int>(5, size() - 1));
+  CHECK(z == std::vector<int>(50000, size()));
+  CHECK_THROWS_AS(large.run(x), omni::usage);
+}
+
+TEST_CASE("memory of one call: less than twice what is not null, and 16 MiB") {
+  const std::size_t n = 1 << 21U;
+  for (const auto shape : {patterns::shape::all_null, patterns::shape::clustered, patterns::shape::none_null}) {
+    auto x = patterns::tensor<patterns::exact>(shape, 3, rank(), size(), n, 0.0F);
+    const auto marks = oracle::nonnull_blocks(x, 256, 0.0F);
+    const auto bytes = static_cast<std::size_t>(std::count(marks.begin(), marks.end(), true)) * 1024;
+    CHECK(omni::allreduce(MPI_COMM_WORLD, x, omni::colocated{}).extra_bytes < 2 * bytes + (std::size_t{16} << 20U));
+    CHECK(omni::allreduce(MPI_COMM_WORLD, x, omni::replicated{}).extra_bytes < 2 * bytes + (std::size_t{16} << 20U));
+    CHECK(omni::allreduce(MPI_COMM_WORLD, x, omni::ring{}).extra_bytes < 2 * bytes + (std::size_t{16} << 20U));
+    CHECK(omni::allreduce(MPI_COMM_WORLD, x).extra_bytes < 2 * bytes + (std::size_t{16} << 20U));
+  }
+}
+
+TEST_CASE("small calls go to MPI, and mean the same: NaN, -0.0, values above 2^63") {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  for (int odd = 0; odd < size(); ++odd) {
+    const bool me = rank() == odd;
+    std::vector<float> x{me ? nan : 1.0F, me ? -0.0F : 0.0F, me ? 5.0F : 1.0F};
+    auto y = x;
+    const auto r = omni::allreduce(MPI_COMM_WORLD, x, omni::min{});
+    CHECK(r.topology == (size() == 1 ? "local" : "mpi"));
+    omni::allreduce(MPI_COMM_WORLD, y, omni::max{});
+    CHECK(std::isnan(x[0]));
+    CHECK(std::isnan(y[0]));
+    CHECK(std::bit_cast<std::uint32_t>(x[1]) == 0x80000000U);
+    CHECK(std::bit_cast<std::uint32_t>(y[1]) == (size() == 1 ? 0x80000000U : 0U));
+    const unsigned long high = (1UL << 63U) + 5;
+    std::vector<unsigned long> u{me ? high : 7UL, me ? 7UL : high};
+    auto v = u;
+    omni::allreduce(MPI_COMM_WORLD, u, omni::max{});
+    omni::allreduce(MPI_COMM_WORLD, v, omni::min{});
+    CHECK(u[0] == high);
+    CHECK(u[1] == (size() == 1 ? 7UL : high));
+    CHECK(v[0] == (size() == 1 ? high : 7UL));
+    CHECK(v[1] == 7UL);
+  }
+}
+
+TEST_CASE("reports over MPI: what is sent is received") {
+  for (const auto shape : {patterns::shape::clustered, patterns::shape::none_null, patterns::shape::all_null}) {
+    const auto p = problem<int, omni::sum>::make<patterns::wild>(shape, 9, size(), 60000);
+    const auto balance = [&](const auto& topology) {
+      auto x = p.inputs[static_cast<std::size_t>(rank())];
+      const auto r = omni::allreduce(MPI_COMM_WORLD, x, topology);
+      std::array<long long, 2> bytes{static_cast<long long>(r.bytes_sent), static_cast<long long>(r.bytes_received)};
+      MPI_Allreduce(MPI_IN_PLACE, bytes.data(), 2, MPI_LONG_LONG, MPI_SUM, MPI_COMM_WORLD);
+      CHECK(bytes[0] == bytes[1]);
+      CHECK(r.blocks_total == 235);
+    };
+    balance(omni::colocated{});
+    balance(omni::replicated{});
+    balance(omni::ring{});
+  }
+}

@@ -1,0 +1,163 @@
+#!/usr/bin/env bash
+# SPDX-FileCopyrightText: 2026 The omni authors
+# SPDX-License-Identifier: BSL-1.0
+#
+# Builds and tests everything, from a fresh clone. See --help.
+
+set -uo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
+
+usage() {
+  cat <<'EOF'
+usage: tests/run.sh [--quick] [--mpi openmpi|mpich] [--help]
+
+Installs what is missing (Debian and Ubuntu, as root or with sudo; elsewhere it says what is missing and stops), builds into build/,
+and ends with one ctest over all of it:
+
+  default   everything, -O2, all rank counts, examples, consumers, what must not compile, each header alone
+  asan tsan the unit tests under the sanitizers (ranks are threads)
+  mpich     the MPI tests on 2, 3 and 4 ranks, where MPICH is installed
+  clang     unit tests, and the MPI tests on 2 ranks, with clang++
+  lint      clang-format over all sources, clang-tidy over a few that include all headers
+
+  --quick      only the default part
+  --mpi WHICH  openmpi (default), or mpich for the default part too; Boost.MPI is left out then
+  OMNI_JOBS=n  that many compilers at a time (default: one for each core)
+
+The exit status is 0 if everything built and every test passed.
+EOF
+}
+
+quick=0
+mpi=openmpi
+while [ $# -gt 0 ]; do
+  case "$1" in
+    --quick) quick=1 ;;
+    --mpi) mpi=${2:-}; shift ;;
+    --mpi=*) mpi=${1#--mpi=} ;;
+    -h | --help) usage; exit 0 ;;
+    *) echo "tests/run.sh: unknown argument $1" >&2; usage >&2; exit 2 ;;
+  esac
+  shift
+done
+case "$mpi" in openmpi | mpich) ;; *) echo "tests/run.sh: --mpi openmpi or mpich, not '$mpi'" >&2; exit 2 ;; esac
+
+have() { command -v "$1" >/dev/null 2>&1; }
+
+# ---- what is needed
+
+missing=()
+need() { # package, then a command that succeeds where it is installed
+  local package=$1
+  shift
+  "$@" >/dev/null 2>&1 || missing+=("$package")
+}
+header() { # one of the files exists
+  local f
+  for f in "$@"; do [ -e "$f" ] && return 0; done
+  return 1
+}
+find_missing() {
+  missing=()
+  need cmake have cmake
+  need ninja-build have ninja
+  need g++ have g++
+  need pkg-config have pkg-config
+  need doctest-dev header /usr/include/doctest/doctest.h /usr/local/include/doctest/doctest.h /opt/homebrew/include/doctest/doctest.h
+  need libcli11-dev header /usr/include/CLI/CLI.hpp /usr/local/include/CLI/CLI.hpp /opt/homebrew/include/CLI/CLI.hpp
+  need nlohmann-json3-dev header /usr/include/nlohmann/json.hpp /usr/local/include/nlohmann/json.hpp /opt/homebrew/include/nlohmann/json.hpp
+  if [ "$mpi" = openmpi ]; then
+    need openmpi-bin have mpirun
+    need libopenmpi-dev have mpicxx
+    need libboost-mpi-dev header /usr/include/boost/mpi.hpp /usr/local/include/boost/mpi.hpp
+    need libboost-serialization-dev header /usr/include/boost/serialization/access.hpp /usr/local/include/boost/serialization/access.hpp
+  fi
+  if [ "$mpi" = mpich ] || { [ $quick = 0 ] && have dpkg; }; then
+    need mpich have mpiexec.mpich
+    need libmpich-dev have mpicxx.mpich
+  fi
+  if [ $quick = 0 ]; then
+    need clang have clang++
+    need clang-format have clang-format
+    need clang-tidy have clang-tidy
+  fi
+}
+
+find_missing
+if [ ${#missing[@]} -gt 0 ]; then
+  sudo=
+  [ "$(id -u)" = 0 ] || sudo=sudo
+  if have apt-get && { [ -z "$sudo" ] || have sudo; }; then
+    echo "== installing: ${missing[*]}"
+    $sudo env DEBIAN_FRONTEND=noninteractive apt-get update -qq </dev/null
+    $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" </dev/null >/dev/null
+    find_missing
+  fi
+  if [ ${#missing[@]} -gt 0 ]; then
+    echo "tests/run.sh: missing, by their names in Debian: ${missing[*]}" >&2
+    exit 1
+  fi
+fi
+
+# ---- building; each part that does not build is a failed test of the ctest at the end
+
+jobs=${OMNI_JOBS:-$(nproc 2>/dev/null || echo 2)}
+generator=()
+have ninja && generator=(-G Ninja)
+all=$PWD/build/all
+rm -rf "$all"
+mkdir -p "$all"
+list=$all/CTestTestfile.cmake
+
+add_test() { # name, seconds, command...
+  local name=$1 seconds=$2
+  shift 2
+  { printf 'add_test([=[%s]=]' "$name"; printf ' [=[%s]=]' "$@"; printf ')\nset_tests_properties([=[%s]=] PROPERTIES TIMEOUT %s)\n' "$name" "$seconds"; } >>"$list"
+}
+build() { # part, preset, targets (or nothing for all), and after -- what else to configure with
+  local part=$1 preset=$2 targets=$3 start=$SECONDS log=$PWD/build/$1.log rc=0
+  shift 3
+  echo "== $part: configure and build"
+  # A directory that another generator configured is of no use.
+  if have ninja && [ -e "build/$part/CMakeCache.txt" ] && ! grep -q '^CMAKE_GENERATOR:INTERNAL=Ninja$' "build/$part/CMakeCache.txt"; then
+    rm -rf "build/$part"
+  fi
+  cmake --preset "$preset" -B "build/$part" "${generator[@]}" "$@" </dev/null >"$log" 2>&1 &&
+    cmake --build "build/$part" -j "$jobs" ${targets:+--target $targets} </dev/null >>"$log" 2>&1 || rc=1
+  if [ $rc != 0 ]; then
+    grep -E -A3 'error|Error|FAILED' "$log" | head -60
+    echo "== $part: did NOT build; all of it in $log"
+  else
+    echo "== $part: built in $((SECONDS - start)) s"
+  fi
+  add_test "build.$part" 10 bash -c "exit $rc"
+  printf 'subdirs([=[%s]=])\n' "$PWD/build/$part" >>"$list"
+}
+
+if [ "$mpi" = mpich ]; then
+  build default-mpich default "" -DMPI_CXX_COMPILER=mpicxx.mpich -DMPIEXEC_EXECUTABLE=mpiexec.mpich -DOMNI_WITH_BOOST=OFF
+  database=build/default-mpich
+else
+  build default default ""
+  database=build/default
+fi
+if [ $quick = 0 ]; then
+  build asan asan ""
+  build tsan tsan ""
+  if [ "$mpi" != mpich ] && have mpicxx.mpich && have mpiexec.mpich; then
+    build mpich mpich ""
+  fi
+  build clang clang "" -DOMNI_UNIT_TESTS_ONLY=ON "-DOMNI_UNIT_TESTS_EXCLUDE=matrix_(complex|integers|small_floats|wide_floats)"
+  build clang-mpi clang "" -DOMNI_MPI_TESTS_ONLY=ON -DOMNI_TEST_RANKS=2
+
+  mapfile -t sources < <(find include tests bench examples -name '*.hpp' -o -name '*.cpp' | sort)
+  add_test lint.format 120 clang-format --dry-run -Werror "${sources[@]}"
+  add_test lint.tidy 600 clang-tidy --quiet -p "$database" tests/headers/one.cpp
+fi
+
+# ---- testing
+
+# Tests of lint start here, all others in the directories that their lists name.
+sed -i "s|^set_tests_properties(\[=\[lint\.\([a-z]*\)\]=\] PROPERTIES|& WORKING_DIRECTORY [=[$PWD]=]|" "$list"
+echo "== ctest"
+exec ctest --test-dir "$all" --output-on-failure -j 2 </dev/null

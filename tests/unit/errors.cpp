@@ -1,0 +1,236 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#include <doctest/doctest.h>
+
+#include <array>
+#include <cstddef>
+#include <omni/omni.hpp>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "../support/ranks.hpp"
+#include "../support/shuffled.hpp"
+
+// Calls that are wrong, and ranks that disagree: the message on every rank, and that the transport works afterwards.
+
+namespace {
+
+// What every rank saw: the mismatch's parts, or what else happened.
+struct seen {
+  std::string field, here, there, what, afterwards = "not tried";
+  int rank = -1;
+};
+
+// `odd(comm)` on rank `stranger`, `usual(comm)` on the others; then a call that all make alike.
+template <class Usual, class Odd>
+std::vector<seen> disagree(int ranks, int stranger, std::uint64_t seed, const Usual& usual, const Odd& odd) {
+  std::vector<seen> all(static_cast<std::size_t>(ranks));
+  omni::transport::threads::run(ranks, [&](omni::transport::threads& inner) {
+    testing::shuffled comm(inner, seed + static_cast<std::uint64_t>(inner.rank()));
+    auto& s = all[static_cast<std::size_t>(comm.rank())];
+    try {
+      if (comm.rank() == stranger) odd(comm);
+      else usual(comm);
+      s.what = "nothing";
+    } catch (const omni::mismatch& e) {
+      s = {e.field(), e.here(), e.there(), e.what(), "not tried", e.rank()};
+    } catch (const std::exception& e) {
+      s.what = e.what();
+    }
+    std::vector<int> x(3000, comm.rank() + 1);
+    try {
+      omni::allreduce(comm, x, omni::colocated{.packet_bytes = 1000});
+      const int wanted = ranks * (ranks + 1) / 2;
+      s.afterwards = x == std::vector<int>(3000, wanted) ? "right" : "wrong";
+    } catch (const std::exception& e) {
+      s.afterwards = e.what();
+    }
+  });
+  return all;
+}
+
+template <class Usual, class Odd>
+void check_mismatch(const std::string& field, const std::string& usually, const std::string& oddly, const Usual& usual, const Odd& odd) {
+  CAPTURE(field);
+  for (const int ranks : {2, 3, 5})
+    for (int stranger = 0; stranger < ranks; stranger += ranks == 5 ? 2 : 1)
+      for (std::uint64_t seed = 0; seed < 3; ++seed) {
+        CAPTURE(ranks);
+        CAPTURE(stranger);
+        CAPTURE(seed);
+        const auto all = disagree(ranks, stranger, seed, usual, odd);
+        for (int r = 0; r < ranks; ++r) {
+          const auto& s = all[static_cast<std::size_t>(r)];
+          // The stranger hears of the lowest of the others; they hear of it.
+          const int other = r != stranger ? stranger : stranger == 0 ? 1 : 0;
+          const auto& here = r == stranger ? oddly : usually;
+          const auto& there = r == stranger ? usually : oddly;
+          CHECK(s.what == "omni: ranks disagree about the " + field + ": rank " + std::to_string(r) + " called with " + here + ", rank " +
+                              std::to_string(other) + " with " + there);
+          CHECK(s.field == field);
+          CHECK(s.rank == other);
+          CHECK(s.here == here);
+          CHECK(s.there == there);
+          CHECK(s.afterwards == "right");
+        }
+      }
+}
+
+template <class T, class... More>
+auto dense(std::size_t n, const More&... more) {
+  return [=](auto& comm) {
+    std::vector<T> x(n, T(1));
+    omni::allreduce(comm, x, more...);
+  };
+}
+
+struct pairs {
+  int a, b;
+  pairs operator+(const pairs& o) const { return {a + o.a, b + o.b}; }
+};
+
+// As many blocks as fixed_blocks{10} has in 100 elements, and as large ones, but not the same number in 95.
+struct odd_blocks {
+  [[nodiscard]] std::size_t count(std::size_t n) const { return n == 0 ? 0 : 1 + (n - 5 + 9) / 10; }
+  [[nodiscard]] omni::block_range block(std::size_t i, std::size_t n) const {
+    return i == 0 ? omni::block_range{0, 5} : omni::block_range{i * 10 - 5, std::min<std::size_t>(10, n - (i * 10 - 5))};
+  }
+  [[nodiscard]] std::size_t largest(std::size_t /*n*/) const { return 10; }
+};
+
+}  // namespace
+
+TEST_CASE("mismatch: every field, on every rank, and the transport works afterwards") {
+  const omni::colocated here{};
+  check_mismatch("count", "100", "101", dense<int>(100, here), dense<int>(101, here));
+  check_mismatch("count", "100", "0", dense<int>(100, here), dense<int>(0, here));
+  check_mismatch("count", "0", "100", dense<int>(0, here), dense<int>(100, here));
+  check_mismatch("count", "100", "0", dense<int>(100, omni::ring{}), dense<int>(0, omni::ring{}));
+  check_mismatch("count", "100", "0", dense<int>(100, omni::replicated{}), dense<int>(0, omni::replicated{}));
+  check_mismatch("type", "int32", "float", dense<int>(100, here), dense<float>(100, here));
+  check_mismatch("type", "int32", "int64", dense<int>(100, here), dense<long>(100, here));
+  check_mismatch("operation", "sum", "prod", dense<int>(100, here), dense<int>(100, here, omni::prod{}));
+  check_mismatch("topology", "colocated", "ring", dense<int>(100, here), dense<int>(100, omni::ring{}));
+  check_mismatch("topology", "replicated", "automatic", dense<int>(100, omni::replicated{}), dense<int>(100));
+  check_mismatch("block size", "10", "20", dense<int>(100, here, omni::fixed_blocks{10}), dense<int>(100, here, omni::fixed_blocks{20}));
+  check_mismatch("number of blocks", "10", "11", dense<int>(100, here, omni::fixed_blocks{10}), dense<int>(100, here, odd_blocks{}));
+  check_mismatch("packet size", "5000", "6000", dense<int>(100, omni::colocated{5000, 0}), dense<int>(100, omni::colocated{6000, 0}));
+  check_mismatch("packet size", "5000", "6000", dense<int>(100, omni::ring{5000, 0}), dense<int>(100, omni::ring{6000, 0}));
+  check_mismatch("window", "2", "5", dense<int>(100, omni::colocated{0, 2}), dense<int>(100, omni::colocated{0, 5}));
+  check_mismatch("kind of call", "allreduce", "iallreduce", dense<int>(100, here), [](auto& comm) {
+    std::vector<int> x(100, 1);
+    omni::iallreduce(comm, x, omni::colocated{}).wait();
+  });
+}
+
+TEST_CASE("mismatch: with much under way") {
+  const omni::colocated small{.packet_bytes = 2000, .window = 3};
+  check_mismatch("count", "150000", "150001", dense<int>(150000, small), dense<int>(150001, small));
+  check_mismatch("operation", "sum", "max", dense<int>(150000), dense<int>(150000, omni::max{}));
+  check_mismatch("type", "int32", "float", dense<int>(150000, omni::replicated{2000, 1}), dense<float>(150000, omni::replicated{2000, 1}));
+  check_mismatch("count", "150000", "10", dense<int>(150000, small), dense<int>(10, small));
+  check_mismatch("window", "1", "7", dense<int>(150000, omni::colocated{2000, 1}), dense<int>(150000, omni::colocated{2000, 7}));
+}
+TEST_CASE("mismatch: blocks larger than a packet") {
+  const omni::colocated small{.packet_bytes = 2000};
+  check_mismatch("block size", "1000", "40000", dense<int>(150000, small, omni::fixed_blocks{1000}),
+                 dense<int>(150000, small, omni::fixed_blocks{40000}));
+  check_mismatch("block size", "50000", "40000", dense<int>(150000, small, omni::fixed_blocks{50000}),
+                 dense<int>(150000, small, omni::fixed_blocks{40000}));
+}
+
+TEST_CASE("mismatch: everybody differs from everybody") {
+  std::array<std::string, 4> what;
+  omni::transport::threads::run(4, [&](omni::transport::threads& comm) {
+    std::vector<int> x(static_cast<std::size_t>(comm.rank()) * 50000 + 10, 1);
+    try {
+      omni::allreduce(comm, x, omni::colocated{.packet_bytes = 1000});
+    } catch (const omni::mismatch& e) {
+      what[static_cast<std::size_t>(comm.rank())] = e.here() + " " + std::to_string(e.rank()) + " " + e.there();
+    }
+  });
+  CHECK(what[0] == "10 1 50010");
+  CHECK(what[1] == "50010 0 10");
+  CHECK(what[2] == "100010 0 10");
+  CHECK(what[3] == "150010 0 10");
+}
+
+TEST_CASE("mismatch: in place, nothing has been written") {
+  std::array<bool, 3> unchanged{};
+  omni::transport::threads::run(3, [&](omni::transport::threads& comm) {
+    const auto n = comm.rank() == 1 ? std::size_t{70001} : std::size_t{70000};
+    const std::vector<int> before(n, comm.rank() + 5);
+    auto x = before;
+    try {
+      omni::allreduce(comm, x, omni::colocated{.packet_bytes = 1000});
+    } catch (const omni::mismatch&) {
+      unchanged[static_cast<std::size_t>(comm.rank())] = x == before;
+    }
+  });
+  for (const bool u : unchanged) CHECK(u);
+}
+
+TEST_CASE("usage: found before anything is sent, on the rank that is wrong alone") {
+  std::array<int, 6> caught{};
+  bool works = false;
+  omni::transport::threads::run(2, [&](omni::transport::threads& comm) {
+    if (comm.rank() == 0) {
+      std::vector<int> x(100, 1), y(99);
+      const auto is_usage = [](auto&& f) {
+        try {
+          f();
+        } catch (const omni::usage&) {
+          return 1;
+        }
+        return 0;
+      };
+      caught[0] = is_usage([&] { omni::allreduce(comm, x, y); });
+      caught[1] = is_usage([&] { omni::allreduce(comm, std::span<int>(static_cast<int*>(nullptr), 5)); });
+      caught[2] = is_usage([&] { omni::allreduce(comm, std::span<const int>(static_cast<const int*>(nullptr), 99), y); });
+      caught[3] = is_usage([&] { omni::allreduce(comm, std::span(x).first(60), std::span(x).subspan(1, 60)); });
+      caught[4] = is_usage([&] { omni::allreduce(comm, std::span(x).subspan(40), std::span(x).first(60)); });
+      caught[5] = is_usage([&] { static_cast<void>(omni::iallreduce(comm, x, y)); });
+      x.assign(100, 1);
+      // Side by side is fine.
+      omni::allreduce(comm, std::span(x).first(50), std::span(x).subspan(50));
+      works = x == std::vector<int>(100, 1) || (x[0] == 1 && x[50] == 3 && x[99] == 3);
+    } else {
+      std::vector<int> x(50, 2), y(50);
+      omni::allreduce(comm, x, y);
+      omni::allreduce(comm, std::span<int>());  // see below
+    }
+    if (comm.rank() == 0) omni::allreduce(comm, std::span<int>(static_cast<int*>(nullptr), 0));  // null is fine where there is nothing
+  });
+  for (const int c : caught) CHECK(c == 1);
+  CHECK(works);
+}
+
+TEST_CASE("usage: blocks of no elements are refused, not divided by") {
+  CHECK_THROWS_AS(omni::transport::threads::run(2,
+                                                [](omni::transport::threads& comm) {
+                                                  std::vector<int> x(10, 1);
+                                                  omni::allreduce(comm, x, omni::fixed_blocks{0});
+                                                }),
+                  omni::usage);
+}
+TEST_CASE("blocks larger than the address space are one block") {
+  for (const std::size_t block : {std::size_t{1} << 62U, ~std::size_t{0}}) {
+    const testing::cell c{3, 1000, patterns::shape::uniform, 1, true};
+    testing::check<patterns::wild, int>(c, omni::sum{}, omni::fixed_blocks{block}, omni::colocated{});
+  }
+}
+TEST_CASE("a plan is for one size") {
+  omni::transport::threads::run(2, [](omni::transport::threads& comm) {
+    omni::plan p{comm, 100, omni::max{}, omni::fixed_blocks{64}};
+    std::vector<int> x(100, comm.rank()), y(99), z(100);
+    CHECK(p.size() == 100);
+    CHECK_THROWS_AS(p.run(y), omni::usage);
+    CHECK_THROWS_AS(p.run(x, y), omni::usage);
+    p.run(x, z);
+    CHECK(z == std::vector<int>(100, 1));
+    auto r = p.start(x);
+    r.wait();
+    CHECK(x == z);
+  });
+}

@@ -1,0 +1,260 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#include <doctest/doctest.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <omni/omni.hpp>
+#include <string>
+#include <vector>
+
+#include "../support/ranks.hpp"
+#include "../support/replay.hpp"
+
+// Rank 1 lies. Rank 0 must end with omni::protocol or omni::mismatch, or go on waiting; never read or write where it should not.
+
+namespace {
+
+using testing::recorded_packet;
+
+struct setting {
+  std::size_t n;
+  std::size_t block;
+  std::size_t packet_bytes;
+  int topology;  // 0 colocated, 1 replicated, 2 ring
+};
+
+template <class Comm>
+void call(Comm& comm, std::vector<int>& x, const setting& s) {
+  const omni::fixed_blocks blocks{s.block};
+  if (s.topology == 0) omni::allreduce(comm, x, blocks, omni::colocated{s.packet_bytes, 0});
+  else if (s.topology == 1) omni::allreduce(comm, x, blocks, omni::replicated{s.packet_bytes, 0});
+  else omni::allreduce(comm, x, blocks, omni::ring{s.packet_bytes, 0});
+}
+
+std::vector<int> input(int rank, const setting& s) {
+  return patterns::tensor<patterns::wild>(patterns::shape::uniform, 77, rank, 2, s.n, 0);
+}
+
+std::vector<recorded_packet> record(const setting& s) {
+  std::vector<recorded_packet> packets;
+  omni::transport::threads::run(2, [&](omni::transport::threads& inner) {
+    auto x = input(inner.rank(), s);
+    std::vector<recorded_packet> mine;
+    testing::recorder comm(inner, mine);
+    call(comm, x, s);
+    if (inner.rank() == 1) packets = mine;
+  });
+  return packets;
+}
+
+// How a call of rank 0 ends: "right", "wrong", "starved", or what was thrown.
+std::string play(const std::vector<recorded_packet>& packets, const setting& s) {
+  testing::player comm(packets);
+  auto x = input(0, s);
+  try {
+    call(comm, x, s);
+  } catch (const omni::protocol& e) {
+    CHECK_FALSE(comm.broken().empty());
+    return e.peer() == 1 ? "protocol" : "protocol, of the wrong rank";
+  } catch (const omni::mismatch&) {
+    return "mismatch";
+  } catch (const testing::starved&) {
+    return "starved";
+  }
+  const auto wanted = oracle::fold_in_rank_order(std::vector<std::vector<int>>{input(0, s), input(1, s)}, oracle::twin<omni::sum>{});
+  return oracle::equal(x, wanted) ? "right" : "wrong";
+}
+
+using header = omni::detail::packet_header;
+
+// The packets with one header changed: of packet `number` of `stream`.
+template <class F>
+std::vector<recorded_packet> with_header(std::vector<recorded_packet> packets, unsigned stream, std::uint32_t number, const F& change) {
+  for (auto& p : packets) {
+    if (p.stream != stream || p.bytes.size() < sizeof(header)) continue;
+    header h;
+    std::memcpy(&h, p.bytes.data(), sizeof(h));
+    if (h.number != number) continue;
+    change(h, p.bytes);
+    std::memcpy(p.bytes.data(), &h, sizeof(h));
+  }
+  return packets;
+}
+
+constexpr std::array settings{setting{6000, 16, 700, 0}, setting{6000, 16, 700, 1}};
+
+}  // namespace
+
+TEST_CASE("a peer that tells the truth, played back") {
+  for (const auto& s : settings) CHECK(play(record(s), s) == "right");
+  const setting round{2000, 16, 700, 2};
+  CHECK(play(record(round), round) == "right");
+}
+
+TEST_CASE("a peer that lies about one thing is refused") {
+  for (const auto& s : settings) {
+    const auto good = record(s);
+    CAPTURE(s.topology);
+    for (const unsigned stream : {0U, 1U}) {
+      if (s.topology == 1 && stream == 1) continue;
+      for (const std::uint32_t number : {0U, 1U}) {
+        CAPTURE(stream);
+        CAPTURE(number);
+        const auto lie = [&](const auto& change) {
+          return play(with_header(good, stream, number, [&](header& h, std::vector<std::byte>&) { change(h); }), s);
+        };
+        CHECK(lie([](header&) {}) == "right");
+        int found = 0;
+        static_cast<void>(lie([&](header&) { ++found; }));
+        CHECK(found == 1);
+        CHECK(lie([](header& h) { h.magic ^= 1U; }) == "protocol");
+        CHECK(lie([](header& h) { ++h.call; }) == "protocol");
+        CHECK(lie([](header& h) { h.number += 7; }) == "protocol");
+        CHECK(lie([](header& h) { ++h.blocks; }) == "protocol");
+        CHECK(lie([](header& h) { h.payload_bytes += 4; }) == "protocol");
+        CHECK(lie([](header& h) { h.covers = ~std::uint64_t{0}; }) == "protocol");
+        CHECK(lie([](header& h) { h.covers += 1000; }) == "protocol");
+        CHECK(lie([](header& h) { h.promised = 0xffffffffU; }) != "right");
+        CHECK(lie([](header& h) { h.flags ^= omni::detail::packet_first; }) == "protocol");
+        CHECK(lie([](header& h) { h.flags ^= omni::detail::packet_last; }) == "protocol");
+        CHECK(lie([](header& h) { if (h.blocks != 0) h.base += 1000; else h.magic = 0; }) == "protocol");
+        CHECK(lie([](header& h) { if (h.blocks != 0) h.base = ~std::uint64_t{0}; else h.magic = 0; }) == "protocol");
+        if (number == 1) CHECK(lie([](header& h) { h.covers = 0; }) == "protocol");
+      }
+    }
+  }
+}
+
+TEST_CASE("a peer that lies about its rows") {
+  for (const auto& s : settings) {
+    const auto good = record(s);
+    CAPTURE(s.topology);
+    for (const unsigned stream : {0U, 1U}) {
+      if (s.topology == 1 && stream == 1) continue;
+      int tried = 0;
+      for (std::uint32_t number = 0; number < 4; ++number) {
+        const auto rows = [&](const auto& change) {
+          return play(with_header(good, stream, number,
+                                  [&](header& h, std::vector<std::byte>& bytes) {
+                                    if (h.blocks < 2) return;
+                                    ++tried;
+                                    change(bytes.data() + bytes.size() - 4 * std::size_t{h.blocks}, h.blocks);
+                                  }),
+                      s);
+        };
+        const auto ends = [&](const auto& change) {
+          const int before = tried;
+          const auto how = rows(change);
+          return tried == before || how == "protocol";
+        };
+        CHECK(ends([](std::byte* at, std::size_t) { std::memcpy(at + 4, at, 4); }));                       // twice the same
+        CHECK(ends([](std::byte* at, std::size_t count) { std::memset(at + 4 * (count - 1), 0, 4); }));    // backwards
+        CHECK(ends([](std::byte* at, std::size_t count) { std::memset(at + 4 * (count - 1), 0xff, 4); })); // far past the end
+      }
+      CHECK(tried > 0);
+    }
+  }
+}
+
+TEST_CASE("a row in the last, shorter row that belongs to no block names the liar") {
+  // 3 blocks, 2 owners: row 1 has one block. Rank 0 or rank 1 has none there; a peer that says otherwise lies.
+  int refused = 0;
+  for (std::size_t n = 33; n <= 33 + 16 * 40; n += 32) {
+    const setting s{n, 16, 0, 0};
+    const auto good = record(s);
+    const auto blocks = (n + 15) / 16;
+    const omni::detail::stripes map(blocks, 2);
+    const auto last = map.rows() - 1;
+    for (const unsigned stream : {0U, 1U}) {
+      if (map.exists(map.block(last, stream))) continue;
+      // One packet that says: my only block is in the last row.
+      auto packets = good;
+      std::erase_if(packets, [&](const recorded_packet& p) { return p.stream == stream; });
+      for (const auto& p : good) {
+        if (p.stream != stream) continue;
+        header h;
+        std::memcpy(&h, p.bytes.data(), sizeof(h));
+        if (h.number != 0) continue;
+        h.flags = omni::detail::packet_first | omni::detail::packet_last;
+        h.promised = 0;
+        h.covers = map.rows();
+        h.blocks = 1;
+        h.base = last;
+        h.payload_bytes = 64;
+        auto bytes = p.bytes;
+        bytes.resize(omni::detail::first_packet_overhead + 64 + 4);
+        std::memset(bytes.data() + omni::detail::first_packet_overhead, 0, 68);
+        std::memcpy(bytes.data(), &h, sizeof(h));
+        packets.push_back({stream, bytes});
+        break;
+      }
+      CAPTURE(stream);
+      CHECK(play(packets, s) == "protocol");
+      ++refused;
+    }
+  }
+  CHECK(refused > 0);
+}
+
+TEST_CASE("an abort that nobody has reason for does not write anywhere") {
+  for (const auto& s : settings) {
+    const auto good = record(s);
+    for (const unsigned stream : {0U, 1U}) {
+      if (s.topology == 1 && stream == 1) continue;
+      for (const std::uint64_t row : {std::uint64_t{0}, std::uint64_t{1} << 20U, (~std::uint64_t{0}) - 5, (std::uint64_t{1} << 63U) + 1}) {
+        const auto how = play(with_header(good, stream, 0,
+                                          [&](header& h, std::vector<std::byte>&) {
+                                            h.flags |= omni::detail::packet_abort | omni::detail::packet_last;
+                                            h.promised = 0;
+                                            h.base = row;
+                                            h.covers = ~std::uint64_t{0};
+                                          }),
+                              s);
+        CAPTURE(stream);
+        CAPTURE(row);
+        CHECK(how != "right");
+      }
+    }
+  }
+}
+
+TEST_CASE("packets cut short, lengthened, left out, exchanged, repeated") {
+  auto g = patterns::make_generator(3, 3);
+  for (const auto& s : {settings[0], settings[1], setting{2000, 16, 700, 2}}) {
+    const auto good = record(s);
+    for (std::size_t i = 0; i < good.size(); ++i) {
+      auto shorter = good, longer = good, without = good, twice = good;
+      shorter[i].bytes.resize(shorter[i].bytes.size() - 1 - g() % shorter[i].bytes.size());
+      longer[i].bytes.resize(longer[i].bytes.size() + 1 + g() % 5000);
+      without.erase(without.begin() + static_cast<std::ptrdiff_t>(i));
+      twice.insert(twice.begin() + static_cast<std::ptrdiff_t>(i), good[i]);
+      CHECK(play(shorter, s) == "protocol");
+      CHECK(play(longer, s) == "protocol");
+      const auto how = play(without, s);
+      CHECK((how == "protocol" || how == "starved" || s.topology == 2));
+      if (s.topology != 2 && i + 1 < good.size() && good[i + 1].stream == good[i].stream) CHECK(play(twice, s) == "protocol");
+    }
+  }
+}
+
+TEST_CASE("random corruption of headers, signatures, rows and contents") {
+  auto g = patterns::make_generator(4, 4);
+  int protocols = 0;
+  for (const auto& s : {settings[0], settings[1], setting{2000, 16, 700, 2}, setting{300, 7, 0, 0}}) {
+    const auto good = record(s);
+    for (int i = 0; i < 1500; ++i) {
+      auto bad = good;
+      for (std::size_t k = 0; k <= g() % 3; ++k) {
+        auto& bytes = bad[g() % bad.size()].bytes;
+        const auto range = g() % 3 == 0 ? bytes.size() : std::min<std::size_t>(bytes.size(), g() % 2 == 0 ? 64 : 300);
+        auto& byte = bytes[g() % range];
+        byte = g() % 2 == 0 ? static_cast<std::byte>(g()) : byte ^ static_cast<std::byte>(1U << (g() % 8));
+      }
+      if (play(bad, s) == "protocol") ++protocols;
+    }
+  }
+  CHECK(protocols > 1000);
+}

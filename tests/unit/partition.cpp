@@ -1,0 +1,109 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <omni/partition/fixed_blocks.hpp>
+#include <omni/partition/stripes.hpp>
+#include <vector>
+
+TEST_CASE("fixed_blocks: blocks tile the tensor") {
+  for (const std::size_t block : {1U, 7U, 64U, 256U})
+    for (std::size_t n : {0U, 1U, 6U, 7U, 8U, 63U, 64U, 65U, 255U, 256U, 257U, 1000U, 1009U}) {
+      const omni::fixed_blocks p{block};
+      std::size_t at = 0;
+      bool right = true;
+      for (std::size_t i = 0; i < p.count(n); ++i) {
+        const auto b = p.block(i, n);
+        right = right && b.first == at && b.size >= 1 && b.size <= p.largest(n) && (b.size == block || i + 1 == p.count(n));
+        at += b.size;
+      }
+      CAPTURE(block);
+      CAPTURE(n);
+      CHECK(right);
+      CHECK(at == n);
+      CHECK(p.uniform() == block);
+    }
+}
+
+TEST_CASE("fixed_blocks: far more than 2^31 elements") {
+  const omni::fixed_blocks p{256};
+  const std::size_t n = (std::size_t{1} << 40U) + 5;
+  CHECK(p.count(n) == (std::size_t{1} << 32U) + 1);
+  CHECK(p.block(std::size_t{1} << 32U, n) == omni::block_range{std::size_t{1} << 40U, 5});
+  CHECK(p.block((std::size_t{1} << 32U) - 1, n) == omni::block_range{(std::size_t{1} << 40U) - 256, 256});
+  CHECK(omni::fixed_blocks{~std::size_t{0}}.count(n) == 1);
+  CHECK(omni::fixed_blocks{~std::size_t{0}}.count(0) == 0);
+  CHECK(omni::fixed_blocks{1}.count(~std::size_t{0}) == ~std::size_t{0});
+}
+
+TEST_CASE("stripes: every block has one owner, shares are equal to within one, both directions agree") {
+  for (std::size_t owners = 1; owners <= 17; ++owners)
+    for (const std::size_t blocks : {0U, 1U, 2U, 5U, 16U, 17U, 18U, 100U, 1009U, 4096U}) {
+      const omni::detail::stripes map(blocks, owners);
+      std::vector<std::size_t> share(owners, 0);
+      std::vector<int> owned(blocks, 0);
+      int wrong = 0;
+      for (std::uint64_t row = 0; row < map.rows(); ++row)
+        for (std::size_t o = 0; o < owners; ++o) {
+          const auto b = map.block(row, o);
+          if (b / owners != row) ++wrong;
+          if (!map.exists(b)) {
+            if (row + 1 != map.rows()) ++wrong;
+            continue;
+          }
+          if (map.owner(row, b % owners) != o) ++wrong;
+          ++owned[b];
+          ++share[o];
+        }
+      CAPTURE(owners);
+      CAPTURE(blocks);
+      CHECK(wrong == 0);
+      CHECK(std::all_of(owned.begin(), owned.end(), [](int times) { return times == 1; }));
+      const auto [low, high] = std::minmax_element(share.begin(), share.end());
+      CHECK(*high - *low <= 1);
+      CHECK(map.rows() == (blocks + owners - 1) / owners);
+    }
+}
+
+TEST_CASE("stripes: hot ends and periods are spread over the owners") {
+  for (const std::size_t owners : {2U, 3U, 4U, 8U, 16U}) {
+    const std::size_t blocks = 64 * 1024;
+    const omni::detail::stripes map(blocks, owners);
+    const auto spread = [&](auto&& hot) {
+      std::vector<double> load(owners, 0);
+      double all = 0;
+      for (std::size_t b = 0; b < blocks; ++b)
+        if (hot(b)) {
+          ++load[map.owner(b / owners, b % owners)];
+          ++all;
+        }
+      return *std::max_element(load.begin(), load.end()) / (all / static_cast<double>(owners));
+    };
+    CAPTURE(owners);
+    CHECK(spread([&](std::size_t b) { return b < blocks / 50; }) < 1.05);
+    CHECK(spread([&](std::size_t b) { return b >= blocks - blocks / 50; }) < 1.05);
+    for (std::size_t period = 2; period <= 64; ++period) {
+      CAPTURE(period);
+      CHECK(spread([&](std::size_t b) { return b % period == 0; }) < 1.5);
+    }
+  }
+}
+
+TEST_CASE("stripes: far more than 2^31 blocks") {
+  const std::size_t blocks = (std::size_t{1} << 40U) + 3;
+  for (const std::size_t owners : {1U, 2U, 7U, 4096U}) {
+    const omni::detail::stripes map(blocks, owners);
+    const auto last = map.rows() - 1;
+    CHECK(map.rows() == (blocks + owners - 1) / owners);
+    int wrong = 0;
+    for (const std::uint64_t row : {std::uint64_t{0}, std::uint64_t{1} << 27U, last - 1, last})
+      for (std::size_t o = 0; o < owners; ++o) {
+        const auto b = map.block(row, o);
+        if (b / owners != row || (map.exists(b) && map.owner(row, b % owners) != o)) ++wrong;
+      }
+    CHECK(wrong == 0);
+  }
+}
