@@ -146,7 +146,8 @@ limits measure_limits(const world& w, const options& o) {
   const int right = (w.rank + 1) % w.size, left = (w.rank + w.size - 1) % w.size;
   for (int i = 0; i < 5; ++i)
     link.push_back(w.time(200, [&](std::size_t) {
-      MPI_Sendrecv(out.data(), 64 << 10, MPI_CHAR, right, 0, in.data(), 64 << 10, MPI_CHAR, left, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+      MPI_Sendrecv(out.data(), 64 << 10, MPI_CHAR, right, 0, in.data(), 64 << 10, MPI_CHAR, left, 0, MPI_COMM_WORLD,
+                   MPI_STATUS_IGNORE);
     }));
   l.link = 65536 / median(link);
   return l;
@@ -220,7 +221,8 @@ nlohmann::json measure(const world& w, const options& o, const std::vector<MPI_C
     reset(x);
     once(0);
     for (std::size_t i = 0; i < n; ++i) wrong += x[0][i] == expected[0][i] ? 0 : 1;
-    std::vector<double> local{report.density, report.union_density, static_cast<double>(report.bytes_sent), static_cast<double>(wrong)};
+    std::vector<double> local{report.density, report.union_density, static_cast<double>(report.bytes_sent),
+                              static_cast<double>(wrong)};
     std::vector<double> all(4 * static_cast<std::size_t>(w.size));
     MPI_Gather(local.data(), 4, MPI_DOUBLE, all.data(), 4, MPI_DOUBLE, 0, MPI_COMM_WORLD);
     if (w.rank != 0) continue;
@@ -269,7 +271,8 @@ nlohmann::json measure(const world& w, const options& o, const std::vector<MPI_C
   return rows;
 }
 
-nlohmann::json measure(const world& w, const options& o, const std::vector<MPI_Comm>& comms, const limits& limit, std::size_t bytes) {
+nlohmann::json measure(const world& w, const options& o, const std::vector<MPI_Comm>& comms, const limits& limit,
+                       std::size_t bytes) {
   if (o.type == "float") return measure<float>(w, o, comms, limit, bytes, o.type, MPI_FLOAT);
   if (o.type == "double") return measure<double>(w, o, comms, limit, bytes, o.type, MPI_DOUBLE);
   if (o.type == "int32") return measure<std::int32_t>(w, o, comms, limit, bytes, o.type, MPI_INT32_T);
@@ -283,18 +286,23 @@ int main(int argc, char** argv) {
   options o;
   CLI::App app("omni::allreduce against MPI_Allreduce");
   app.add_option("--sizes", o.sizes, "bytes of the tensor: numbers, with K, M or G")->delimiter(',')->capture_default_str();
-  app.add_option("--densities", o.densities, "percent of blocks that are not null on a rank")->delimiter(',')->capture_default_str();
+  app.add_option("--densities", o.densities, "percent of blocks that are not null on a rank")
+      ->delimiter(',')
+      ->capture_default_str();
   app.add_option("--type", o.type)->check(CLI::IsMember({"float", "double", "int32", "int64"}))->capture_default_str();
   app.add_option("--topology", o.topology)
       ->check(CLI::IsMember({"automatic", "colocated", "replicated", "ring"}))
       ->capture_default_str();
-  app.add_option("--pattern", o.pattern, "independent: each rank its own blocks; identical: all the same; hot: all in the first 1/N")
+  app.add_option("--pattern", o.pattern,
+                 "independent: each rank its own blocks; identical: all the same; hot: all in the first 1/N")
       ->check(CLI::IsMember({"independent", "identical", "hot"}))
       ->capture_default_str();
   app.add_option("--block", o.block, "elements of a block")->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--packet", o.packet, "bytes of a packet, 0: chosen (not with automatic)")->capture_default_str();
   app.add_option("--window", o.window, "packets of a stream in flight, 0: chosen (not with automatic)")->capture_default_str();
-  app.add_option("--repeats", o.repeats, "timed calls of each; the median counts")->check(CLI::Range(1, 1000))->capture_default_str();
+  app.add_option("--repeats", o.repeats, "timed calls of each; the median counts")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
   app.add_option("--rate", o.rate, "Gbit/s of the link, for time over limit; 0: measured")->capture_default_str();
   app.add_option("--seed", o.seed, "of the pattern")->capture_default_str();
   app.add_option("--json", o.json, "file to write the rows to");
@@ -318,7 +326,8 @@ int main(int argc, char** argv) {
     std::printf("# omni %d.%d.%d, %d ranks, %s, median of at least %d, slowest rank; scan %.1f GB/s, link %.2f GB/s a rank\n",
                 OMNI_VERSION_MAJOR, OMNI_VERSION_MINOR, OMNI_VERSION_PATCH, w.size, o.out_of_place ? "out of place" : "in place",
                 o.repeats, limit.scan / 1e9, limit.link / 1e9);
-    if (comms.size() == 1) std::printf("# MPI's own choice of algorithm only (set OMPI_MCA_coll_tuned_use_dynamic_rules=1 for all)\n");
+    if (comms.size() == 1)
+      std::printf("# MPI's own choice of algorithm only (set OMPI_MCA_coll_tuned_use_dynamic_rules=1 for all)\n");
     std::printf("%9s %9s %7s %7s %-10s %11s %11s %13s %7s %7s %10s %6s %8s %7s\n", "size", "count", "type", "density", "topology",
                 "omni us", "MPI us", "best us/alg", "algbw", "busbw", "sent B", "#wrong", "speed-up", "x limit");
   }
@@ -333,7 +342,11 @@ int main(int argc, char** argv) {
   }
   if (w.rank == 0 && !o.json.empty()) {
     std::ofstream file(o.json);
-    file << nlohmann::json{{"omni", OMNI_VERSION}, {"ranks", w.size}, {"scan_Bps", limit.scan}, {"link_Bps", limit.link}, {"rows", rows}}
+    file << nlohmann::json{{"omni", OMNI_VERSION},
+                           {"ranks", w.size},
+                           {"scan_Bps", limit.scan},
+                           {"link_Bps", limit.link},
+                           {"rows", rows}}
                 .dump(1)
          << '\n';
     if (!file) {

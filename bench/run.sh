@@ -38,6 +38,7 @@ need cmake:cmake make:make g++:g++ mpicxx:libopenmpi-dev mpirun:openmpi-bin \
   /usr/lib/python3/dist-packages/matplotlib:python3-matplotlib
 
 build=build/bench-build
+mkdir -p build
 cmake -S . -B "$build" -DCMAKE_BUILD_TYPE=Release -DOMNI_BUILD_TESTS=OFF -DOMNI_BUILD_EXAMPLES=OFF -DOMNI_BUILD_BENCH=ON > "$build.log" 2>&1 ||
   { mkdir -p build; cat "$build.log"; exit 1; }
 cmake --build "$build" --target omni-bench-allreduce -j "$(nproc)" >> "$build.log" 2>&1 || { cat "$build.log"; exit 1; }

@@ -39,8 +39,8 @@ int main(int argc, char** argv) {
 
   const bool right = direct == expected && carried == expected;
   if (world.rank() == 0) {
-    std::cout << "communicator: " << first << " ms\n";
-    std::cout << "transport:    " << second << " ms\n";
+    std::cout << "communicator: " << first << "\n";
+    std::cout << "transport:    " << second << "\n";
   }
   if (!right) std::cerr << "rank " << world.rank() << ": wrong result\n";
   return right ? 0 : 1;

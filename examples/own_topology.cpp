@@ -162,7 +162,7 @@ int main(int argc, char** argv) {
 
     auto in_place = mine;
     const auto report = omni::allreduce<star>(MPI_COMM_WORLD, in_place);
-    if (rank == 0) std::cout << n << " elements, " << report << " ms\n";
+    if (rank == 0) std::cout << n << " elements, " << report << "\n";
 
     std::vector<float> out_of_place(n);
     omni::allreduce(MPI_COMM_WORLD, mine, out_of_place, star{.piece_bytes = 1000});

@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
-#include <cstring>
 #include <functional>
 #include <iostream>
 #include <memory>
@@ -20,6 +18,7 @@
 #include "agreement.hpp"
 #include "arguments.hpp"
 #include "call.hpp"
+#include "environment.hpp"
 #include "request.hpp"
 #include "topology/colocated.hpp"
 #include "topology/replicated.hpp"
@@ -46,7 +45,8 @@ decltype(auto) transport_of(Comm& comm) {
   } else {
 #if OMNI_DETAIL_MPI
     constexpr bool is_communicator = std::is_convertible_v<const Comm&, MPI_Comm>;
-    static_assert(is_communicator, "omni: the first argument is neither a communicator (MPI_Comm, boost::mpi::communicator) nor a transport");
+    static_assert(is_communicator,
+                  "omni: the first argument is neither a communicator (MPI_Comm, boost::mpi::communicator) nor a transport");
     if constexpr (is_communicator) return transport::mpi(static_cast<MPI_Comm>(comm));
 #else
     static_assert(message_transport<plain>, "omni: the first argument is not a transport, and mpi.h was not found");
@@ -66,14 +66,22 @@ void expect_usable(std::span<const T> in, std::span<T> out) {
   if (o != in.data() && before(o, in.data() + in.size()) && before(in.data(), o + out.size()))
     throw usage("omni: input and output overlap in part; they must be the same memory or disjoint");
 }
-
-inline bool traces() {
-  const char* const value = std::getenv("OMNI_TRACE");  // NOLINT(concurrency-mt-unsafe): nothing here sets variables
-  return value != nullptr && std::strcmp(value, "1") == 0;
+template <class Call>
+void expect_usable(const Call& call) {
+  using T = typename Call::value_type;
+  expect_usable<T>(call.in, call.out);
+  constexpr std::size_t largest_bytes = std::size_t{1} << 30U;
+  if constexpr (requires { call.partition.uniform(); }) {
+    if (call.partition.uniform() == 0) throw usage("omni: blocks of 0 elements");
+  }
+  if (call.partition.largest(call.in.size()) > largest_bytes / sizeof(T))
+    throw usage("omni: a block of " + std::to_string(call.partition.largest(call.in.size())) +
+                " elements is more than a packet holds (1 GiB)");
 }
+
 inline void trace(int rank, const report& r) {
-  static const bool wanted = traces();
-  if (wanted && rank == 0) std::cerr << "omni: " << r << " ms\n";
+  static const bool wanted = environment_flag("OMNI_TRACE");
+  if (wanted && rank == 0) std::cerr << "omni: " << r << '\n';
 }
 
 /// Fills in what follows from the rest.
@@ -109,16 +117,18 @@ bool is_small(const Topology& topology, const Call& call, const Transport& /*tra
 }
 
 /// One allreduce from start to end: the state machine that blocking calls, requests and plans all drive. The ranks agree, where the
-/// transport makes that cheap; then the topology's engine does the work. The six stops of the data (partition, detect, pack, exchange,
-/// fold, deliver) are in topology/streams.hpp, in this order.
+/// transport makes that cheap; then the topology's engine does the work. The six stops of the data (partition, detect, pack,
+/// exchange, fold, deliver) are in topology/streams.hpp, in this order.
 template <class Transport, class Call, class Topology>
 class collective final : public operation_base {
   using transport_type = std::remove_reference_t<Transport>;
   using mailbox_type = decltype(std::declval<transport_type&>().open());
   using engine = typename Topology::template engine<Call, transport_type>;
   using comparison = stream_engine<Call, transport_type>;
-  static constexpr bool agrees = requires(transport_type& t, agreement& a) { t.iagree(a.numbers()); };
-  static constexpr bool queues = requires(transport_type& t) { t.queue(); };
+  static_assert(std::is_constructible_v<engine, const Topology&, const Call&, transport_type&, mailbox_type>,
+                "omni: the topology's engine cannot be made from (topology, call, transport, mailbox); see omni::topology");
+  static constexpr bool agrees = requires(transport_type & t, agreement& a) { t.iagree(a.numbers()); };
+  static constexpr bool queues = requires(transport_type & t) { t.queue(); };
   static constexpr bool hands_over = std::is_same_v<Topology, automatic> &&
                                      reduces_itself<transport_type, typename Call::value_type, typename Call::operation_type>();
 
@@ -145,7 +155,7 @@ class collective final : public operation_base {
       case stage::queued:
         if constexpr (queues) {
           if (!transport_.may_start(ticket_)) return false;
-          transport_.has_started();
+          holds_turn_ = true;
         }
         if (!agree()) run();
         return true;
@@ -159,6 +169,7 @@ class collective final : public operation_base {
         const bool moved = engine_->progress();
         if (!engine_->done()) return moved;
         engine_->finish(report_);
+        report_.exchange_seconds += before_;
         end();
         return true;
     }
@@ -191,7 +202,8 @@ class collective final : public operation_base {
     }
   }
   static constexpr bool samples() {
-    if constexpr (requires { Topology::samples_density; }) return Topology::samples_density;
+    // The choice is between the streams and dense algorithms that the transport must be able to run.
+    if constexpr (requires { Topology::samples_density; }) return Topology::samples_density && hands_over;
     else return false;
   }
   bool agreed() {
@@ -204,22 +216,33 @@ class collective final : public operation_base {
         stage_ = stage::comparing;
         comparison_.emplace(ownership::nobody, "", stream_options{}, call_, transport_, std::move(*mailbox_));
         comparison_->start();
+        pass_turn();
       }
     }
     return true;
+  }
+  // MPI wants the collectives of a communicator in the same order on all ranks: the next operation may begin once this one has
+  // begun all that it will.
+  void pass_turn() noexcept {
+    if constexpr (queues) {
+      if (std::exchange(holds_turn_, false)) transport_.has_started();
+    }
   }
   void run() {
     if constexpr (hands_over) {
       if (call_.blocking && topology_.is_native(call_.bytes(), call_.density, transport_.one_host())) {
         handed_over_ = true;
+        pass_turn();
         release();
         complete();
         return;
       }
     }
     stage_ = stage::running;
+    before_ = since_.lap();
     engine_.emplace(topology_, call_, transport_, std::move(*mailbox_));
     engine_->start();
+    pass_turn();
   }
 
   void alone() {
@@ -241,6 +264,7 @@ class collective final : public operation_base {
     mailbox_.reset();
   }
   void fail(const std::exception_ptr& error) noexcept override {
+    pass_turn();
     release();
     if constexpr (requires { transport_.mark_broken(std::string()); }) {
       try {
@@ -260,12 +284,14 @@ class collective final : public operation_base {
   stage stage_ = stage::queued;
   bool handed_over_ = false;
   std::uint32_t ticket_ = 0;
+  bool holds_turn_ = false;
   std::optional<mailbox_type> mailbox_;
   std::optional<agreement> agreement_;
   typename agreement_request<agrees, transport_type>::type agreeing_{};
   std::optional<comparison> comparison_;
   std::optional<engine> engine_;
-  stopwatch total_;
+  stopwatch total_, since_;
+  double before_ = 0;  // seconds until the engine began: waiting for the turn, and agreeing
 };
 
 /// What MPI did for a call.
@@ -285,7 +311,7 @@ report run_natively(Transport& transport, const Call& call) {
 /// The blocking call: hand over to MPI what MPI does better, run the state machine for the rest.
 template <class Transport, class Call, class Topology>
 report run(Transport&& transport, const Call& call, const Topology& topology) {
-  expect_usable(call.in, call.out);
+  expect_usable(call);
   if constexpr (reduces_itself<std::remove_reference_t<Transport>, typename Call::value_type, typename Call::operation_type>()) {
     // MPI's blocking call drives nothing of ours, and a peer may need what this thread has under way before it gets here.
     const auto natively = [&] {
@@ -310,7 +336,7 @@ report run(Transport&& transport, const Call& call, const Topology& topology) {
 
 template <class Transport, class Call, class Topology>
 request start(Transport&& transport, Call call, const Topology& topology) {
-  expect_usable(call.in, call.out);
+  expect_usable(call);
   call.blocking = false;
   auto op = std::make_unique<collective<Transport, Call, Topology>>(std::forward<Transport>(transport), call, topology);
   op->progress();
@@ -322,7 +348,9 @@ template <class T, class... A, class F>
 auto with_call(std::span<const T> in, std::span<T> out, const F& f, const A&... more) {
   const auto c = choose<T>(more...);
   using call_type = call<T, decltype(c.op), decltype(c.partition), decltype(c.detector)>;
-  return f(call_type{in, out, c.op, c.partition, c.detector, true, std::remove_cvref_t<decltype(c.topology)>::name}, c.topology);
+  call_type made{in, out, c.op, c.partition, c.detector, true, std::remove_cvref_t<decltype(c.topology)>::name};
+  if constexpr (requires { c.topology.fingerprint(); }) made.options = c.topology.fingerprint();
+  return f(made, c.topology);
 }
 
 /// Tells `in place` from `out of place`, checks what can be checked while compiling, and goes on with f.
@@ -344,8 +372,7 @@ Result parse(const F& f, Data& data, const More&... more) {
   }
 }
 template <class Result, class... Policies, class F, class Data, class Out, class... More>
-  requires spannable<Out>
-Result parse(const F& f, Data& data, Out& out, const More&... more) {
+requires spannable<Out> Result parse(const F& f, Data& data, Out& out, const More&... more) {
   if constexpr (!spannable<Data>) {
     static_assert(spannable<Data>, "omni: the data is nothing that a std::span can be made from");
     return Result{};
@@ -388,12 +415,13 @@ Result parse(const F& f, Data& data, Out& out, const More&... more) {
 /// After `mismatch` the communicator is as good as new; after the others later calls say that it is not. The output is unspecified
 /// after an error other than usage.
 ///
-/// Method: Fei, Ho, Sahu, Canini, Sapio: Efficient Sparse Collective Communication and its Application to Accelerate Distributed Deep
-/// Learning (OmniReduce), SIGCOMM 2021.
+/// Method: Fei, Ho, Sahu, Canini, Sapio: Efficient Sparse Collective Communication and its Application to Accelerate Distributed
+/// Deep Learning (OmniReduce), SIGCOMM 2021.
 template <class... Policies, class Comm, class Data, class... More>
 report allreduce(Comm&& comm, Data&& data, More&&... more) {
   return detail::parse<report, Policies...>(
-      [&](const auto& call, const auto& topology) { return detail::run(detail::transport_of(comm), call, topology); }, data, more...);
+      [&](const auto& call, const auto& topology) { return detail::run(detail::transport_of(comm), call, topology); }, data,
+      more...);
 }
 
 /// The same, without waiting: the buffers belong to the operation until the request is done. Any number may be in flight, on any
@@ -401,7 +429,8 @@ report allreduce(Comm&& comm, Data&& data, More&&... more) {
 template <class... Policies, class Comm, class Data, class... More>
 [[nodiscard]] request iallreduce(Comm&& comm, Data&& data, More&&... more) {
   return detail::parse<request, Policies...>(
-      [&](const auto& call, const auto& topology) { return detail::start(detail::transport_of(comm), call, topology); }, data, more...);
+      [&](const auto& call, const auto& topology) { return detail::start(detail::transport_of(comm), call, topology); }, data,
+      more...);
 }
 
 }  // namespace omni

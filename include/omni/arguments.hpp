@@ -20,7 +20,9 @@
 namespace omni::detail {
 
 template <class A>
-concept spannable = requires(A& a) { std::span(a); };
+concept spannable = requires(A& a) {
+  std::span(a);
+};
 
 template <class A>
 using span_element = typename decltype(std::span(std::declval<A&>()))::element_type;
@@ -73,8 +75,8 @@ consteval bool legal() {
   constexpr bool type = element<T>;
   static_assert(type, "omni: elements must be trivially copyable, not const and not pointers");
   constexpr bool known = !type || ((kind_of<A, T>() != kind::none) && ...);
-  static_assert(known,
-                "omni: an argument is neither an operation on this element type nor a policy (partitioner, zero detector, topology)");
+  static_assert(
+      known, "omni: an argument is neither an operation on this element type nor a policy (partitioner, zero detector, topology)");
   constexpr bool one_role = ((roles<A> <= 1) && ...);
   static_assert(one_role, "omni: a policy models two of partitioner, zero_detector and topology; it must be exactly one");
   constexpr bool one_partitioner = count_of<kind::partitioner, T, A...> <= 1;
@@ -106,8 +108,9 @@ constexpr auto choose(const A&... a) {
   const auto partition = pick<kind::partitioner, T>(fixed_blocks{}, all);
   const auto detector = pick<kind::detector, T>(simd_detector{}, all);
   const auto topology = pick<kind::topology, T>(automatic{}, all);
-  return choices<std::remove_const_t<decltype(op)>, std::remove_const_t<decltype(partition)>, std::remove_const_t<decltype(detector)>,
-                 std::remove_const_t<decltype(topology)>>{op, partition, detector, topology};
+  return choices<std::remove_const_t<decltype(op)>, std::remove_const_t<decltype(partition)>,
+                 std::remove_const_t<decltype(detector)>, std::remove_const_t<decltype(topology)>>{op, partition, detector,
+                                                                                                   topology};
 }
 
 }  // namespace omni::detail

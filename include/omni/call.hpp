@@ -26,6 +26,7 @@ struct call {
   Detector detector;
   bool blocking = true;
   std::string_view topology;  ///< as the caller named it
+  std::uint64_t options = 0;  ///< of the topology, where all ranks must have the same ones
   double density = 1;         ///< of the densest rank, sampled; for a topology that asks for it
 
   [[nodiscard]] bool in_place() const { return static_cast<const T*>(out.data()) == in.data(); }
@@ -45,6 +46,7 @@ struct call {
     s.packet_bytes = packet_bytes;
     s.window = static_cast<std::uint32_t>(window);
     s.blocking = blocking ? 1 : 0;
+    s.options = options;
     s.type = type;
     s.operation = operation;
     s.topology = short_name<16>(topology);

@@ -77,15 +77,15 @@ concept message_transport = requires(T& t, const T& c) {
 };
 
 namespace detail {
-struct any_call;       // stand-ins with which a topology's engine is named, never made
+struct any_call;  // stand-ins with which a topology's engine is named, never made
 struct any_transport;
 }  // namespace detail
 
 /// Decides who aggregates what, and moves it.
 ///
-/// `name`, and a template `engine<Call, Transport>` that is constructed from (topology, call, transport, mailbox) and offers `start()`,
-/// `progress()` (does what can be done without waiting; true if anything was), `wait()` (blocks until a message completes), `done()`, and
-/// `finish(report&)`. See topology/ring.hpp for a small one.
+/// `name`, and a template `engine<Call, Transport>` that is constructed from (topology, call, transport, mailbox) and offers
+/// `start()`, `progress()` (does what can be done without waiting; true if anything was), `wait()` (blocks until a message
+/// completes), `done()`, and `finish(report&)`. See topology/ring.hpp for a small one.
 template <class T>
 concept topology = std::copyable<T> && requires {
   { T::name } -> std::convertible_to<std::string_view>;

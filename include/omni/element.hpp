@@ -15,11 +15,11 @@ namespace omni {
 
 /// What a tensor is made of: anything that may be copied as bytes.
 template <class T>
-concept element = std::is_trivially_copyable_v<T> && std::is_object_v<T> && !std::is_const_v<T> && !std::is_pointer_v<T> &&
-                  alignof(T) <= 64;
+concept element =
+    std::is_trivially_copyable_v<T> && std::is_object_v<T> && !std::is_const_v<T> && !std::is_pointer_v<T> && alignof(T) <= 64;
 
 /// IEEE 754 binary16, for storage. Arithmetic is done in float: the library's operations fold all contributions to an element
-/// in float and round once, to nearest even.
+/// in float and round once, to nearest even (ring rounds at each of its steps).
 struct half {
   std::uint16_t bits = 0;
 

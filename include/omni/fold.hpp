@@ -10,6 +10,11 @@
 
 #include "operation.hpp"
 
+#if defined(__clang__)
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Wpass-failed"  // a user's operation may be nothing to vectorise
+#endif
+
 namespace omni::detail {
 
 /// Calls f(0) ... f(n - 1), which touch only what belongs to their own index. The constant inner length lets compilers vectorise at
@@ -81,8 +86,8 @@ void fold_portable(const Op& op, std::span<const void* const> sources, bool from
 #if (defined(__x86_64__) || defined(__i386__)) && (defined(__GNUC__) || defined(__clang__))
 /// The same code in wider vectors. Without fused multiply-add: the bits stay the same.
 template <class T, class Op>
-__attribute__((target("avx2"), flatten)) void fold_avx2(const Op& op, std::span<const void* const> sources, bool from_identity, T* out,
-                                                        std::size_t n) {
+__attribute__((target("avx2"), flatten)) void fold_avx2(const Op& op, std::span<const void* const> sources, bool from_identity,
+                                                        T* out, std::size_t n) {
   fold_portable(op, sources, from_identity, out, n);
 }
 template <class T, class Op>
@@ -101,3 +106,7 @@ void fold_block(const Op& op, std::span<const void* const> sources, bool from_id
 #endif
 
 }  // namespace omni::detail
+
+#if defined(__clang__)
+#pragma clang diagnostic pop
+#endif

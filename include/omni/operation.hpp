@@ -71,10 +71,7 @@ struct prod {
   static constexpr std::string_view name = "prod";
   static constexpr bool commutative = true;
   template <class T>
-    requires(!detail::is_complex<T>)
-  static constexpr T identity() {
-    return T(1);
-  }
+  requires(!detail::is_complex<T>) static constexpr T identity() { return T(1); }
   template <class T>
   constexpr auto operator()(const T& a, const T& b) const -> decltype(static_cast<T>(a * b)) {
     if constexpr (detail::wraps<T>) {
@@ -91,8 +88,7 @@ struct min {
   static constexpr std::string_view name = "min";
   static constexpr bool commutative = true;
   template <class T>
-    requires std::numeric_limits<T>::is_specialized
-  static constexpr T identity() {
+  requires std::numeric_limits<T>::is_specialized static constexpr T identity() {
     if constexpr (std::numeric_limits<T>::has_infinity) return std::numeric_limits<T>::infinity();
     else return std::numeric_limits<T>::max();
   }
@@ -112,8 +108,7 @@ struct max {
   static constexpr std::string_view name = "max";
   static constexpr bool commutative = true;
   template <class T>
-    requires std::numeric_limits<T>::is_specialized
-  static constexpr T identity() {
+  requires std::numeric_limits<T>::is_specialized static constexpr T identity() {
     if constexpr (std::numeric_limits<T>::has_infinity) return -std::numeric_limits<T>::infinity();
     else return std::numeric_limits<T>::lowest();
   }
@@ -176,15 +171,11 @@ struct land {
   static constexpr std::string_view name = "land";
   static constexpr bool commutative = true;
   template <class T>
-    requires std::is_arithmetic_v<T>
-  static constexpr T identity() {
-    return T(1);
-  }
+  requires std::is_arithmetic_v<T>
+  static constexpr T identity() { return T(1); }
   template <class T>
-    requires std::is_arithmetic_v<T>
-  constexpr T operator()(T a, T b) const {
-    return T(a != T(0) && b != T(0));
-  }
+  requires std::is_arithmetic_v<T>
+  constexpr T operator()(T a, T b) const { return T(a != T(0) && b != T(0)); }
 };
 
 /// Logical or, 0 or 1. Null: zeros.
@@ -192,15 +183,11 @@ struct lor {
   static constexpr std::string_view name = "lor";
   static constexpr bool commutative = true;
   template <class T>
-    requires std::is_arithmetic_v<T>
-  static constexpr T identity() {
-    return T(0);
-  }
+  requires std::is_arithmetic_v<T>
+  static constexpr T identity() { return T(0); }
   template <class T>
-    requires std::is_arithmetic_v<T>
-  constexpr T operator()(T a, T b) const {
-    return T(a != T(0) || b != T(0));
-  }
+  requires std::is_arithmetic_v<T>
+  constexpr T operator()(T a, T b) const { return T(a != T(0) || b != T(0)); }
 };
 
 /// Logical exclusive or, 0 or 1. Null: zeros.
@@ -208,15 +195,11 @@ struct lxor {
   static constexpr std::string_view name = "lxor";
   static constexpr bool commutative = true;
   template <class T>
-    requires std::is_arithmetic_v<T>
-  static constexpr T identity() {
-    return T(0);
-  }
+  requires std::is_arithmetic_v<T>
+  static constexpr T identity() { return T(0); }
   template <class T>
-    requires std::is_arithmetic_v<T>
-  constexpr T operator()(T a, T b) const {
-    return T((a != T(0)) != (b != T(0)));
-  }
+  requires std::is_arithmetic_v<T>
+  constexpr T operator()(T a, T b) const { return T((a != T(0)) != (b != T(0))); }
 };
 
 namespace detail {
@@ -264,21 +247,27 @@ concept has_identity_member = requires(const Op& op) {
 
 template <class Op>
 constexpr bool declares_not_commutative() {
-  if constexpr (requires { { Op::commutative } -> std::convertible_to<bool>; }) return !Op::commutative;
+  if constexpr (requires {
+                  { Op::commutative } -> std::convertible_to<bool>;
+                })
+    return !Op::commutative;
   else return false;
 }
 
 /// Whether op may be folded out of rank order.
 template <class Op>
 constexpr bool commutes() {
-  if constexpr (requires { { Op::commutative } -> std::convertible_to<bool>; }) return Op::commutative;
+  if constexpr (requires {
+                  { Op::commutative } -> std::convertible_to<bool>;
+                })
+    return Op::commutative;
   else return false;
 }
 
 /// Whether null blocks may be skipped.
 template <class Op, class T>
-inline constexpr bool skips =
-    (has_identity_template<Op, fold_type<Op, T>> || has_identity_member<Op, T>) && !declares_not_commutative<Op>();
+inline constexpr bool skips = (has_identity_template<Op, fold_type<Op, T>> ||
+                               has_identity_member<Op, T>)&&!declares_not_commutative<Op>();
 
 /// The identity, in the type that is folded; T{} where there is none.
 template <class T, class Op>
@@ -290,7 +279,10 @@ constexpr fold_type<Op, T> identity_of(const Op& op) {
 
 template <class Op>
 constexpr std::string_view operation_name() {
-  if constexpr (requires { { Op::name } -> std::convertible_to<std::string_view>; }) return Op::name;
+  if constexpr (requires {
+                  { Op::name } -> std::convertible_to<std::string_view>;
+                })
+    return Op::name;
   else return spelled<Op>();
 }
 

@@ -25,7 +25,9 @@ namespace omni {
 template <class Comm, class... Choices>
 class plan {
  public:
-  plan(Comm& comm, std::size_t elements, const Choices&... more) : comm_(handle(comm)), elements_(elements), more_(more...) { open(); }
+  plan(Comm& comm, std::size_t elements, const Choices&... more) : comm_(handle(comm)), elements_(elements), more_(more...) {
+    open();
+  }
 
   /// Reduces in place.
   template <class Data>

@@ -10,7 +10,7 @@ namespace omni {
 
 /// What one call did on this rank.
 struct report {
-  std::string_view topology;       ///< what ran: "colocated", "replicated", "ring", "mpi", "local" (one rank)
+  std::string_view topology;       ///< what ran: "colocated", "replicated", "ring", "mpi", "local" (one rank), or a user's
   std::size_t blocks_total = 0;    ///< blocks of the tensor
   std::size_t blocks_sent = 0;     ///< this rank's blocks that were not null and so took part
   std::size_t union_blocks = 0;    ///< blocks that were not null on some rank
@@ -18,20 +18,20 @@ struct report {
   std::size_t bytes_received = 0;  ///< bytes taken from the transport, headers included
   std::size_t dense_bytes = 0;     ///< what a bandwidth-optimal dense allreduce would have sent: 2 (N-1)/N S
   std::size_t extra_bytes = 0;     ///< buffers that the call used beside the tensor
-  double density = 0;              ///< blocks_sent / blocks_total
+  double density = 0;              ///< blocks_sent / blocks_total: 1 where nothing was looked for (mpi, ring, local)
   double union_density = 0;        ///< union_blocks / blocks_total
   double seconds = 0;              ///< start to end; the next four are parts of it
   double detect_seconds = 0;       ///< finding and packing the blocks that are not null
-  double exchange_seconds = 0;     ///< in the transport, waiting included
+  double exchange_seconds = 0;     ///< in the transport, waiting and agreeing included
   double fold_seconds = 0;         ///< reducing
   double deliver_seconds = 0;      ///< writing results of others into the output
 
   friend std::ostream& operator<<(std::ostream& os, const report& r) {
     return os << r.topology << ": " << r.blocks_sent << " of " << r.blocks_total << " blocks (density " << r.density << ", union "
-              << r.union_density << "), sent " << r.bytes_sent << " B, received " << r.bytes_received << " B, dense " << r.dense_bytes
-              << " B, buffers " << r.extra_bytes << " B, " << r.seconds * 1e3 << " ms = detect " << r.detect_seconds * 1e3
-              << " + exchange " << r.exchange_seconds * 1e3 << " + fold " << r.fold_seconds * 1e3 << " + deliver "
-              << r.deliver_seconds * 1e3;
+              << r.union_density << "), sent " << r.bytes_sent << " B, received " << r.bytes_received << " B, dense "
+              << r.dense_bytes << " B, buffers " << r.extra_bytes << " B, " << r.seconds * 1e3 << " ms = detect "
+              << r.detect_seconds * 1e3 << " + exchange " << r.exchange_seconds * 1e3 << " + fold " << r.fold_seconds * 1e3
+              << " + deliver " << r.deliver_seconds * 1e3 << " ms";
   }
 };
 

@@ -115,7 +115,7 @@ class operation_base {
 /// An allreduce under way. Its buffers must live, and not be touched, until it is done.
 ///
 /// A request belongs to the thread that started it. It moves on whenever that thread is inside a call of omni. One that is dropped
-/// waits in its destructor.
+/// waits in its destructor; dropped by another thread, it is left to its own.
 class request {
  public:
   request() = default;
@@ -161,8 +161,11 @@ class request {
     if (!op_->mine()) throw usage("omni: a request is waited for by the thread that started it");
   }
   void drop() noexcept {
-    if (op_) op_->finish();
-    op_.reset();
+    if (!op_) return;
+    if (op_->mine()) op_->finish();
+    // Its own thread still drives it, and nobody may take it away from there.
+    if (op_->done()) op_.reset();
+    else static_cast<void>(op_.release());
   }
   std::unique_ptr<detail::operation_base> op_;
 };

@@ -13,8 +13,8 @@
 
 #include "signature.hpp"
 
-// The wire format, described in docs/wire_format.md: header, in a stream's first packet the caller's signature, the blocks' elements,
-// their rows. All integers in the byte order of the machine; ranks of one job share it.
+// The wire format, described in docs/wire_format.md: header, in a stream's first packet the caller's signature, the blocks'
+// elements, their rows. All integers in the byte order of the machine; ranks of one job share it.
 
 namespace omni::detail {
 
@@ -28,13 +28,13 @@ enum packet_flags : std::uint32_t {
 
 struct packet_header {
   std::uint32_t magic = packet_magic;
-  std::uint32_t call = 0;           ///< number of the operation on its communicator
-  std::uint32_t number = 0;         ///< of the packet in its stream
+  std::uint32_t call = 0;    ///< number of the operation on its communicator
+  std::uint32_t number = 0;  ///< of the packet in its stream
   std::uint32_t flags = 0;
-  std::uint32_t promised = 0;       ///< at least so many packets follow: the receiver may post for them
+  std::uint32_t promised = 0;  ///< at least so many packets follow: the receiver may post for them
   std::uint32_t blocks = 0;
-  std::uint64_t base = 0;           ///< rows in the packet count from here
-  std::uint64_t covers = 0;         ///< the stream's rows below this one are all in this packet or before it, or null
+  std::uint64_t base = 0;    ///< rows in the packet count from here
+  std::uint64_t covers = 0;  ///< the stream's rows below this one are all in this packet or before it, or null
   std::uint64_t payload_bytes = 0;
   std::array<std::uint64_t, 2> reserved{};
 };

@@ -11,6 +11,7 @@
 #include <type_traits>
 
 #include "../error.hpp"
+#include "../version.hpp"
 
 namespace omni::detail {
 
@@ -39,9 +40,7 @@ struct short_name {
     text[N - 10] = '#';
     for (std::size_t i = 0; i < 8; ++i) text[N - 9 + i] = "0123456789abcdef"[h >> (4 * i) & 15U];
   }
-  [[nodiscard]] std::string str() const {
-    return {text.begin(), std::find(text.begin(), text.end(), '\0')};
-  }
+  [[nodiscard]] std::string str() const { return {text.begin(), std::find(text.begin(), text.end(), '\0')}; }
   friend constexpr bool operator==(const short_name&, const short_name&) = default;
 };
 
@@ -58,17 +57,16 @@ struct signature {
   short_name<48> type;
   short_name<48> operation;
   short_name<16> topology;
-  short_name<16> mode;  ///< how the topology runs: a call and its automatic choice are told apart
-  std::array<std::byte, 16> reserved{};  ///< header and signature fill whole cache lines, so that elements start on one
+  short_name<16> mode;                   ///< how the topology runs: a call and its automatic choice are told apart
+  std::uint64_t options = 0;             ///< of the topology
+  std::uint64_t version = OMNI_VERSION;  ///< of the library. Header and signature fill whole cache lines: elements start on one
 
   friend constexpr bool operator==(const signature&, const signature&) = default;
 };
 static_assert(std::is_trivially_copyable_v<signature> && sizeof(signature) == 192);
 
 /// All of a signature in one positive number.
-inline std::int64_t digest(const signature& s) {
-  return positive_hash({reinterpret_cast<const char*>(&s), sizeof(s)});
-}
+inline std::int64_t digest(const signature& s) { return positive_hash({reinterpret_cast<const char*>(&s), sizeof(s)}); }
 
 /// Names the first field in which two signatures differ. Precondition: they do.
 inline mismatch difference(int here, const signature& a, int there, const signature& b) {
@@ -78,6 +76,7 @@ inline mismatch difference(int here, const signature& a, int there, const signat
   const auto number = [&](const char* field, std::uint64_t x, std::uint64_t y) {
     return make(field, std::to_string(x), std::to_string(y));
   };
+  if (a.version != b.version) return number("version of omni", a.version, b.version);
   if (a.type != b.type) return make("type", a.type.str(), b.type.str());
   if (a.element_size != b.element_size) return number("element size", a.element_size, b.element_size);
   if (a.count != b.count) return number("count", a.count, b.count);
@@ -85,6 +84,7 @@ inline mismatch difference(int here, const signature& a, int there, const signat
   if (a.blocking != b.blocking)
     return make("kind of call", a.blocking != 0 ? "allreduce" : "iallreduce", b.blocking != 0 ? "allreduce" : "iallreduce");
   if (a.topology != b.topology) return make("topology", a.topology.str(), b.topology.str());
+  if (a.options != b.options) return number("topology's options", a.options, b.options);
   if (a.largest_block != b.largest_block) return number("block size", a.largest_block, b.largest_block);
   if (a.blocks != b.blocks) return number("number of blocks", a.blocks, b.blocks);
   if (a.packet_bytes != b.packet_bytes) return number("packet size", a.packet_bytes, b.packet_bytes);

@@ -2,7 +2,9 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <string_view>
 #include <utility>
 #include <variant>
@@ -21,8 +23,8 @@ namespace omni {
 /// | above, dense, up to ring_bytes | MPI's own allreduce |
 /// | above, dense | ring |
 ///
-/// Whether a tensor counts as dense goes by the densest rank; the ranks agree on it together with everything else (agreement.hpp). Each
-/// looks at a few blocks, always the same: the same input gives the same choice, and so the same bits, in every run.
+/// Whether a tensor counts as dense goes by the densest rank; the ranks agree on it together with everything else (agreement.hpp).
+/// Each looks at a few blocks, always the same: the same input gives the same choice, and so the same bits, in every run.
 ///
 /// Without MPI, or for an operation or type that MPI does not have, it is the owner streams at every size.
 struct automatic {
@@ -31,9 +33,12 @@ struct automatic {
 
   static constexpr std::string_view name = "automatic";
   static constexpr bool samples_density = true;
+  static constexpr std::size_t one_message = std::size_t{1} << 30U;  ///< more never goes to MPI, which counts in int
   friend bool operator==(const automatic&, const automatic&) = default;
+  /// Ranks with other limits would take other ways.
+  [[nodiscard]] constexpr std::uint64_t fingerprint() const { return small_bytes * 0x9e3779b97f4a7c15U ^ ring_bytes; }
 
-  [[nodiscard]] constexpr bool is_small(std::size_t bytes) const { return bytes <= small_bytes; }
+  [[nodiscard]] constexpr bool is_small(std::size_t bytes) const { return bytes <= std::min(small_bytes, one_message); }
   /// The density above which a dense algorithm is faster. Inside a host that is where the copies of sparse packets cost more than
   /// the volume they save; between hosts volume is all, and the streams carry less than a ring unless nothing is null.
   [[nodiscard]] constexpr double dense_above(std::size_t bytes, bool one_host) const {
@@ -42,7 +47,7 @@ struct automatic {
   }
   /// Whether MPI's own allreduce is the best there is.
   [[nodiscard]] constexpr bool is_native(std::size_t bytes, double density, bool one_host) const {
-    return is_small(bytes) || (bytes < ring_bytes && density > dense_above(bytes, one_host));
+    return is_small(bytes) || (bytes < std::min(ring_bytes, one_message) && density > dense_above(bytes, one_host));
   }
   [[nodiscard]] static constexpr detail::ownership streams(int ranks) {
     return ranks == 2 ? detail::ownership::replicated : detail::ownership::shared;
@@ -69,8 +74,8 @@ struct native_request {
 };
 template <class Call, class Transport>
 struct native_request<true, Call, Transport> {
-  using type =
-      decltype(std::declval<Transport&>().iallreduce(std::declval<Call&>().in, std::declval<Call&>().out, std::declval<Call&>().op));
+  using type = decltype(std::declval<Transport&>().iallreduce(std::declval<Call&>().in, std::declval<Call&>().out,
+                                                              std::declval<Call&>().op));
 };
 
 }  // namespace detail

@@ -50,9 +50,7 @@ class out_stream {
   [[nodiscard]] std::uint64_t covered() const { return covered_; }
   [[nodiscard]] std::size_t bytes_sent() const { return bytes_sent_; }
   /// Whether the packet being filled is worth sending to a peer that has nothing to do.
-  [[nodiscard]] bool worthwhile() const {
-    return current_ != none && slots_[current_].packet.filled() >= limits_.packet_bytes / 4;
-  }
+  [[nodiscard]] bool worthwhile() const { return current_ != none && slots_[current_].packet.filled() >= limits_.packet_bytes / 4; }
 
   /// Room for the elements of a block, in a new packet if need be; nullptr while all packets are under way.
   template <class Mailbox>
@@ -93,6 +91,7 @@ class out_stream {
   void meet() {
     if (strangers_ != 0) --strangers_;
   }
+  void meet_all() { strangers_ = 0; }
   /// A peer has taken the packet in slot `at`.
   void sent(std::size_t at) {
     if (--slots_[at].waiting == 0) --in_flight_;
@@ -119,7 +118,8 @@ class out_stream {
       slots_.push_back({packet_writer(buffers_->take(limits_.receive_bytes()))});
     }
     const bool all_can_receive = number_ != 0 && strangers_ == 0;
-    slots_[current_].packet.begin(call_, number_, all_can_receive ? limits_.packet_bytes : std::min(limits_.first_bytes, limits_.packet_bytes),
+    slots_[current_].packet.begin(call_, number_,
+                                  all_can_receive ? limits_.packet_bytes : std::min(limits_.first_bytes, limits_.packet_bytes),
                                   number_ == 0 ? mine_ : nullptr);
     return true;
   }
@@ -154,8 +154,8 @@ class out_stream {
   std::uint32_t promised_ = 0;  // the stream will have at least so many packets
   int in_flight_ = 0;
   std::uint64_t covered_ = 0;
-  std::uint64_t next_row_ = 0;   // above the last block packed
-  std::size_t strangers_ = 0;    // peers that may have smaller buffers
+  std::uint64_t next_row_ = 0;  // above the last block packed
+  std::size_t strangers_ = 0;   // peers that may have smaller buffers
   std::size_t bytes_sent_ = 0;
   std::size_t current_ = none;
   bool closed_ = false;

@@ -18,8 +18,8 @@ namespace omni {
 
 /// Topology: the dense ring, reduce-scatter then all-gather (Patarasuk and Yuan, 2009), in small self-clocked segments.
 ///
-/// Bytes each way per rank: 2 (N-1)/N S, whatever the density. Chunk c of N is folded from rank c round to rank c - 1: the same on all
-/// ranks and in all runs, but not the rank order of colocated. An operation that does not say it commutes runs as colocated.
+/// Bytes each way per rank: 2 (N-1)/N S, whatever the density. Chunk c of N is folded from rank c round to rank c - 1: the same on
+/// all ranks and in all runs, but not the rank order of colocated. An operation that does not say it commutes runs as colocated.
 struct ring {
   std::size_t packet_bytes = 0;  ///< largest message, 0: as the transport likes it
   int window = 0;                ///< messages under way at once, 0: chosen
@@ -145,7 +145,8 @@ class ring_engine {
       }
       messages.receive(left, data_stream, buffer, posted_ << 1U | 1U);
     }
-    for (; begun_ < total_ && begun_ - left_ < window_ && (begun_ < segments_ || begun_ - segments_ < taken_); ++begun_, moved = true) {
+    for (; begun_ < total_ && begun_ - left_ < window_ && (begun_ < segments_ || begun_ - segments_ < taken_);
+         ++begun_, moved = true) {
       const auto r = outgoing(begun_);
       const auto from = begun_ < segments_ ? call_.in : std::span<const T>(call_.out);
       const auto bytes = std::as_bytes(from.subspan(r.first, r.size));
@@ -204,8 +205,8 @@ struct ring::engine : detail::ring_engine<Call, Transport> {
 
 /// An operation that is not known to commute is folded in rank order.
 template <class Call, class Transport>
-  requires(!detail::commutes<typename Call::operation_type>())
-struct ring::engine<Call, Transport> : colocated::engine<Call, Transport> {
+requires(!detail::commutes<typename Call::operation_type>()) struct ring::engine<Call, Transport>
+    : colocated::engine<Call, Transport> {
   template <class Mailbox>
   engine(const ring& t, const Call& call, Transport& transport, Mailbox mailbox)
       : colocated::engine<Call, Transport>({t.packet_bytes, t.window}, call, transport, std::move(mailbox)) {}

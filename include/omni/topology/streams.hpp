@@ -29,7 +29,8 @@ enum class ownership {
   nobody,      ///< there are no blocks: one packet to everybody, to find out whether the ranks agree
 };
 
-/// Packet size and window for a number of ranks: as the user wants, or the transport's best as far as all buffers stay below 12 MiB.
+/// Packet size and window for a number of ranks: as the user wants, or the transport's best as far as all buffers stay below 12
+/// MiB.
 struct stream_options {
   std::size_t packet_bytes = 0;
   int window = 0;
@@ -159,7 +160,7 @@ class stream_engine {
   }
 
  private:
-  enum : std::uint64_t { contribution = 0, result = 1 };  // the streams on the wire
+  enum : std::uint64_t { contribution = 0, result = 1 };            // the streams on the wire
   static constexpr std::size_t run_bytes = std::size_t{32} << 10U;  // fits the first cache, so that packing finds it there
   static constexpr int runs_per_burst = 8;                          // then the network has its turn
 
@@ -181,14 +182,15 @@ class stream_engine {
     const auto call = messages_.call();
     const auto all = std::span<const int>(s.peers);
     for (std::size_t i = 0; i < s.contributions.size(); ++i)
-      s.contributions[i].open(contribution, token(contribution, false, i), replicated_ ? all : all.subspan(i, 1), limits_, rows_, call,
-                              mine_, s.buffers);
+      s.contributions[i].open(contribution, token(contribution, false, i), replicated_ ? all : all.subspan(i, 1), limits_, rows_,
+                              call, mine_, s.buffers);
     for (std::size_t i = 0; i < peers; ++i) {
       s.arriving[i].open(contribution, token(contribution, true, i), s.peers[i], limits_, rows_, call, s.buffers);
       s.arriving[i].post(messages_);
     }
     if (replicated_) return;
     s.results.open(result, token(result, false, 0), all, limits_, rows_, call, mine_, s.buffers);
+    s.results.meet_all();  // who has something to fold has met everybody
     for (std::size_t i = 0; i < peers; ++i) {
       s.returning[i].open(result, token(result, true, i), s.peers[i], limits_, rows_, call, s.buffers);
       s.returning[i].post(messages_);
@@ -237,7 +239,7 @@ class stream_engine {
     std::size_t n = 1;
     auto run = range(scanned_);
     if constexpr (requires { call_.partition.uniform(); }) {
-      const auto block = call_.partition.uniform();
+      const auto block = std::min<std::size_t>(call_.partition.uniform(), call_.in.size());
       n = std::clamp<std::size_t>(run_bytes / (block * sizeof(T)), 1, 64);
       n = std::min(n, blocks_ - scanned_);
       run.size = std::min(n * block, call_.in.size() - run.first);
@@ -311,13 +313,18 @@ class stream_engine {
       for (const auto& i : s.arriving) row = std::min(row, i.next_row());
       if (row >= end) break;
       const auto block = map_.block(row, replicated_ ? 0 : static_cast<std::size_t>(rank_));
-      if (!map_.exists(block)) throw protocol(rank_, "a row past the end");
+      if (!map_.exists(block)) refuse_row(row);
       if (!fold_row(row, range(block))) return moved;
       moved = true;
     }
     folded_ = end;
     for (auto& i : s.arriving) i.post(messages_);
     return true;
+  }
+  [[noreturn]] void refuse_row(std::uint64_t row) const {
+    for (const auto& i : s_->arriving)
+      if (i.next_row() == row) throw protocol(i.peer(), "a row past the end");
+    throw protocol(rank_, "a row past the end");
   }
   bool fold_row(std::uint64_t row, block_range b) {
     auto& s = *s_;
@@ -369,7 +376,7 @@ class stream_engine {
         if (o.idle() && (o.worthwhile() || (stalled_ && o.covered() < rows))) o.flush(messages_, rows);
     }
     if (replicated_) return;
-    if (folded_ == rows_) s.results.close(messages_);
+    if (folded_ == rows_ && met_ == s.peers.size()) s.results.close(messages_);
     else if (s.results.idle() && s.results.worthwhile()) s.results.flush(messages_, folded_);
   }
 
@@ -402,6 +409,7 @@ class stream_engine {
     const auto theirs = stream.first().sender();
     if (theirs == mine_) {
       s_->contributions[replicated_ ? 0 : index].meet();
+      ++met_;
       return true;
     }
     const auto found = difference(rank_, mine_, stream.peer(), theirs);
@@ -416,7 +424,10 @@ class stream_engine {
   }
   void deliver(in_stream& stream, std::size_t slot, std::size_t bytes_received) {
     report_.exchange_seconds += watch_.lap();
-    stream.arrived(slot, bytes_received, [&] { return stream.first().sender() == mine_; });
+    stream.arrived(slot, bytes_received, [&] {
+      if (stream.first().sender() != mine_) throw protocol(stream.peer(), "results of another call");
+      return true;
+    });
     while (stream.next_row() != in_stream::no_row) {
       const auto block = map_.block(stream.next_row(), static_cast<std::size_t>(stream.peer()));
       if (!map_.exists(block)) throw protocol(stream.peer(), "a row past the end");
@@ -442,15 +453,16 @@ class stream_engine {
   mailbox_type messages_;
   borrowed<stream_state> s_;
 
-  std::size_t scanned_ = 0;       // blocks below have been looked at
-  std::size_t run_first_ = 0;     // of the run last looked at
-  std::uint64_t pending_ = 0;     // its blocks that are not packed yet
+  std::size_t scanned_ = 0;    // blocks below have been looked at
+  std::size_t run_first_ = 0;  // of the run last looked at
+  std::uint64_t pending_ = 0;  // its blocks that are not packed yet
   bool started_ = false;
-  bool stalled_ = false;          // there is something to pack, and no packet to put it in
+  bool stalled_ = false;  // there is something to pack, and no packet to put it in
   mutable std::uint64_t row_ = 0;
   mutable std::size_t row_first_ = 0;
-  std::uint64_t folded_ = 0;      // rows below have been folded
-  std::uint64_t own_from_ = 0;    // no own block below here is left to fold
+  std::uint64_t folded_ = 0;    // rows below have been folded
+  std::uint64_t own_from_ = 0;  // no own block below here is left to fold
+  std::size_t met_ = 0;         // peers that called alike
   std::optional<mismatch> differs_;
   report report_;
   stopwatch watch_;

@@ -20,8 +20,8 @@
 
 namespace omni::transport {
 
-/// Transport over Boost.MPI's own messages, for programs that want all traffic to pass through it. (A boost::mpi::communicator given
-/// to omni::allreduce directly takes the plain MPI transport and is faster.)
+/// Transport over Boost.MPI's own messages, for programs that want all traffic to pass through it. (A boost::mpi::communicator
+/// given to omni::allreduce directly takes the plain MPI transport and is faster.)
 ///
 /// Talks on a duplicate of the communicator. Making one is collective; it must live until its last operation is done. Errors come
 /// as boost::mpi::exception.
@@ -33,7 +33,7 @@ class boost_mpi {
 
   [[nodiscard]] int rank() const { return comm_.rank(); }
   [[nodiscard]] int size() const { return comm_.size(); }
-  [[nodiscard]] std::size_t preferred_packet_bytes() const { return 62U * 1024U; }
+  [[nodiscard]] std::size_t preferred_packet_bytes() const { return std::size_t{62} * 1024; }
   void mark_broken(const std::string& why) { broken_ = why; }
 
   class mailbox {
@@ -46,7 +46,8 @@ class boost_mpi {
           {token, sending});
     }
     void receive(int peer, unsigned stream, std::span<std::byte> buffer, std::uint64_t token) {
-      add(comm_->irecv(peer, tag(stream), reinterpret_cast<char*>(buffer.data()), detail::mpi_count(buffer.size())), {token, stream});
+      add(comm_->irecv(peer, tag(stream), reinterpret_cast<char*>(buffer.data()), detail::mpi_count(buffer.size())),
+          {token, stream});
     }
     [[nodiscard]] std::span<const completion> poll() {
       done_.clear();

@@ -34,7 +34,7 @@ class mpi {
   [[nodiscard]] int rank() const { return context_->rank(); }
   [[nodiscard]] int size() const { return context_->size(); }
   /// Just under the eager limit of TCP in Open MPI (64 KiB with its header); one more byte and every packet shakes hands.
-  [[nodiscard]] std::size_t preferred_packet_bytes() const { return 62U * 1024U; }
+  [[nodiscard]] std::size_t preferred_packet_bytes() const { return std::size_t{62} * 1024; }
   [[nodiscard]] detail::mpi_context& context() const { return *context_; }
   [[nodiscard]] std::uint32_t queue() { return context_->queue(); }
   [[nodiscard]] bool may_start(std::uint32_t ticket) { return context_->may_start(ticket); }
@@ -59,8 +59,9 @@ class mpi {
 
     void send(int peer, unsigned stream, std::span<const std::byte> bytes, std::uint64_t token) {
       MPI_Request request = MPI_REQUEST_NULL;
-      detail::check(MPI_Isend(bytes.data(), detail::mpi_count(bytes.size()), MPI_BYTE, peer, tag(stream), context_->comm(), &request),
-                    "MPI_Isend");
+      detail::check(
+          MPI_Isend(bytes.data(), detail::mpi_count(bytes.size()), MPI_BYTE, peer, tag(stream), context_->comm(), &request),
+          "MPI_Isend");
       add(request, token, sending);
     }
     void receive(int peer, unsigned stream, std::span<std::byte> buffer, std::uint64_t token) {
@@ -119,8 +120,9 @@ class mpi {
         r_->statuses.resize(n);
       }
       int found = 0;
-      const int code = block ? MPI_Waitsome(detail::mpi_count(n), r_->requests.data(), &found, r_->indices.data(), r_->statuses.data())
-                             : MPI_Testsome(detail::mpi_count(n), r_->requests.data(), &found, r_->indices.data(), r_->statuses.data());
+      const int code =
+          block ? MPI_Waitsome(detail::mpi_count(n), r_->requests.data(), &found, r_->indices.data(), r_->statuses.data())
+                : MPI_Testsome(detail::mpi_count(n), r_->requests.data(), &found, r_->indices.data(), r_->statuses.data());
       if (code == MPI_ERR_IN_STATUS) {
         for (int k = 0; k < found; ++k) detail::check(r_->statuses[static_cast<std::size_t>(k)].MPI_ERROR, "a message");
       }
@@ -161,7 +163,8 @@ class mpi {
     if (exchanges(in.size_bytes())) {
       const int n = detail::mpi_count(in.size()), peer = 1 - rank();
       auto& theirs = context_->scratch(in.size_bytes());
-      detail::check(MPI_Sendrecv(in.data(), n, type, peer, 3, theirs.data(), n, type, peer, 3, comm, MPI_STATUS_IGNORE), "MPI_Sendrecv");
+      detail::check(MPI_Sendrecv(in.data(), n, type, peer, 3, theirs.data(), n, type, peer, 3, comm, MPI_STATUS_IGNORE),
+                    "MPI_Sendrecv");
       std::array<const void*, 2> sources{in.data(), theirs.data()};
       if (rank() == 1) std::swap(sources[0], sources[1]);
       detail::fold_block(Op{}, std::span<const void* const>(sources), false, out.data(), in.size());
@@ -188,8 +191,8 @@ class mpi {
   [[nodiscard]] MPI_Request iallreduce(std::span<const T> in, std::span<T> out, const Op& /*op*/) {
     const void* const from = in.data() == static_cast<const T*>(out.data()) ? MPI_IN_PLACE : in.data();
     MPI_Request request = MPI_REQUEST_NULL;
-    detail::check(MPI_Iallreduce(from, out.data(), detail::mpi_count(in.size()), detail::mpi_type<T>(), detail::mpi_operation<T, Op>(),
-                                 context_->comm(), &request),
+    detail::check(MPI_Iallreduce(from, out.data(), detail::mpi_count(in.size()), detail::mpi_type<T>(),
+                                 detail::mpi_operation<T, Op>(), context_->comm(), &request),
                   "MPI_Iallreduce");
     return request;
   }
@@ -214,8 +217,8 @@ class mpi {
  private:
   static constexpr std::size_t largest_count = std::size_t{1} << 30U;
 
-  // Open MPI goes over to its ring above 10,000 bytes. For a few ranks of one host that comes too early: two ranks are faster with an
-  // exchange, and up to four with a reduction and a broadcast (docs/tuning.md).
+  // Open MPI goes over to its ring above 10,000 bytes. For a few ranks of one host that comes too early: two ranks are faster with
+  // an exchange, and up to four with a reduction and a broadcast (docs/tuning.md).
   [[nodiscard]] bool leaves_ring_early(std::size_t bytes, std::size_t up_to) const {
 #ifdef OPEN_MPI
     return bytes > 10000 && bytes <= up_to && context_->one_host();

@@ -8,7 +8,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -17,16 +16,11 @@
 #include <vector>
 
 #include "../concepts.hpp"
+#include "../environment.hpp"
 #include "../pack/signature.hpp"
 #include "mpi_check.hpp"
 
 namespace omni::detail {
-
-/// Whether a variable of the environment is set to something other than 0.
-inline bool environment_flag(const char* name) {
-  const char* const value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): nothing here sets variables
-  return value != nullptr && *value != '\0' && std::string_view(value) != "0";
-}
 
 /// A number for the host that this rank runs on.
 inline std::int64_t this_host() {
@@ -46,10 +40,11 @@ struct mpi_requests {
   std::vector<completion> done;
 };
 
-/// What the library keeps for one communicator: its own duplicate (so that no tag or error handler of the user's is touched), cached
-/// on the user's communicator and freed with it.
+/// What the library keeps for one communicator: its own duplicate (so that no tag or error handler of the user's is touched),
+/// cached on the user's communicator and freed with it.
 ///
-/// Opening one is collective but never blocks: duplicating, and agreeing on OMNI_CHECK and on whether there is one host, are requests that ready() tests.
+/// Opening one is collective but never blocks: duplicating, and agreeing on OMNI_CHECK and on whether there is one host, are
+/// requests that ready() tests.
 class mpi_context {
  public:
   explicit mpi_context(MPI_Comm user) {
@@ -95,7 +90,8 @@ class mpi_context {
   /// Whether all ranks run on one host, as far as its name tells.
   [[nodiscard]] bool one_host() const { return agreed_[1] == -agreed_[2]; }
 
-  /// Operations start in the order in which they were made, also those made before the duplicate was ready.
+  /// Operations take turns at MPI's collectives in the order in which they were made, also those made before the duplicate was
+  /// ready.
   [[nodiscard]] std::uint32_t queue() { return queued_++; }
   [[nodiscard]] bool may_start(std::uint32_t ticket) { return ready() && ticket == begun_; }
   void has_started() { ++begun_; }

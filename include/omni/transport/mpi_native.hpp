@@ -37,10 +37,10 @@ inline constexpr bool has_mpi_type = (std::is_integral_v<T> && sizeof(T) <= 8) |
 /// Whether MPI_Allreduce computes what Op means on T. Users' operations always take the library's way: MPI may associate them
 /// differently, and has no room for their state.
 template <class T, class Op>
-inline constexpr bool has_mpi_allreduce = is_builtin<Op> && has_mpi_type<T> && operation<Op, T>;
+inline constexpr bool has_mpi_allreduce = is_builtin<Op>&& has_mpi_type<T>&& operation<Op, T>;
 
-/// The operation of MPI that means Op on T: its own where it is known to agree, else one that calls Op. MPI leaves NaN and -0.0 open
-/// in MIN and MAX, Open MPI before 4.1.5 compares unsigned long wrongly, and not all operations are defined on all types.
+/// The operation of MPI that means Op on T: its own where it is known to agree, else one that calls Op. MPI leaves NaN and -0.0
+/// open in MIN and MAX, Open MPI before 4.1.5 compares unsigned long wrongly, and not all operations are defined on all types.
 template <class T, class Op>
 MPI_Op mpi_operation() {
   constexpr bool number = std::is_arithmetic_v<T> && !std::is_same_v<T, bool>;

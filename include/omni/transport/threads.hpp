@@ -65,7 +65,7 @@ class threads {
 
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] int size() const { return static_cast<int>(inboxes_->size()); }
-  [[nodiscard]] std::size_t preferred_packet_bytes() const { return 62U * 1024U; }
+  [[nodiscard]] std::size_t preferred_packet_bytes() const { return std::size_t{62} * 1024; }
   void mark_broken(const std::string& why) { broken_ = why; }
 
   class mailbox {
