@@ -1,0 +1,111 @@
+#!/usr/bin/env bash
+# SPDX-FileCopyrightText: 2026 The omni authors
+# SPDX-License-Identifier: BSL-1.0
+#
+# The benchmark between hosts: network namespaces on this machine, each a host of its own with a rate-limited link. Needs root.
+set -uo pipefail
+cd "$(dirname "$0")/../.."
+
+usage() {
+  cat <<'EOF'
+usage: bash bench/cluster/run.sh [--hosts N] [--rate RATE] [--program FILE] [options of omni-bench-allreduce]
+
+  --hosts N       hosts, one rank on each (default 4)
+  --rate RATE     of each link both ways, as tc says it: 1gbit, 200mbit, 10gbit (default 1gbit)
+  --program FILE  what to run (default: the benchmark, built by bench/run.sh --help if need be)
+
+Everything else goes to the benchmark; the default is --sizes 64M --repeats 7. The namespaces are taken down at the end, after an error
+as well.
+EOF
+}
+
+hosts=4 rate=1gbit program=
+args=()
+while [ $# -gt 0 ]; do
+  case "$1" in
+    --hosts) hosts=${2:?}; shift 2 ;;
+    --rate) rate=${2:?}; shift 2 ;;
+    --program) program=${2:?}; shift 2 ;;
+    --help|-h) usage; exit 0 ;;
+    *) args+=("$1"); shift ;;
+  esac
+done
+[ ${#args[@]} -gt 0 ] || args=(--sizes 64M --repeats 7)
+case "$rate" in
+  *gbit) gigabits=${rate%gbit} ;;
+  *mbit) gigabits=$(awk "BEGIN {print ${rate%mbit} / 1000}") ;;
+  *) echo "a rate is a number and gbit or mbit, not $rate" >&2; exit 2 ;;
+esac
+if [ -z "$program" ]; then
+  program=build/bench-build/bench/omni-bench-allreduce
+  bash bench/run.sh --help > /dev/null || exit 1  # builds it
+fi
+case "$program" in */omni-bench-allreduce) args=(--rate "$gigabits" "${args[@]}") ;; esac
+program=$(readlink -f "$program")
+
+. tests/support/install.sh
+need ip:iproute2 tc:iproute2 mpirun:openmpi-bin
+
+tag=omni$$
+work=$(mktemp -d /tmp/omni-cluster.XXXXXX)
+clean() {
+  for i in $(seq 1 "$hosts"); do ip netns del "$tag-h$i" 2> /dev/null; done
+  ip netns del "$tag-switch" 2> /dev/null
+  rm -rf "$work"
+}
+trap clean EXIT
+trap 'exit 130' INT TERM
+
+if ! ip netns add "$tag-switch" 2> "$work/why"; then
+  echo "skipped: network namespaces are not allowed here ($(head -1 "$work/why"))"
+  exit 77
+fi
+in_switch() { ip netns exec "$tag-switch" "$@"; }
+limit() { # NAMESPACE DEVICE
+  ip netns exec "$1" tc qdisc add dev "$2" root tbf rate "$rate" burst 256kb limit 16mb
+}
+set -e
+in_switch ip link add br0 type bridge
+in_switch ip link set br0 up
+list=
+for i in $(seq 1 "$hosts"); do
+  ns=$tag-h$i
+  ip netns add "$ns"
+  ip link add "v$i" netns "$ns" type veth peer name "b$i" netns "$tag-switch"
+  in_switch ip link set "b$i" master br0 up
+  ip netns exec "$ns" ip addr add "10.77.0.$i/24" dev "v$i"
+  ip netns exec "$ns" ip link set "v$i" up
+  ip netns exec "$ns" ip link set lo up
+  limit "$ns" "v$i"
+  limit "$tag-switch" "b$i"
+  mkdir "$work/h$i"
+  list+=${list:+,}10.77.0.$i:1
+done
+# A namespace is a host only with a host name, a /dev/shm and a TMPDIR of its own.
+cat > "$work/on" << EOF
+#!/usr/bin/env bash
+host=\$1; shift
+i=\${host##*.}
+exec ip netns exec $tag-h\$i unshare --mount --uts bash -c "hostname h\$i; mount -t tmpfs tmpfs /dev/shm; export TMPDIR=$work/h\$i; \$*"
+EOF
+chmod +x "$work/on"
+set +e
+
+bytes() { # sent by all hosts
+  local sum=0 i n
+  for i in $(seq 1 "$hosts"); do
+    n=$(ip netns exec "$tag-h$i" cat "/sys/class/net/v$i/statistics/tx_bytes")
+    sum=$((sum + n))
+  done
+  echo "$sum"
+}
+echo "# $hosts hosts, $rate each way, one rank on each, $(nproc) cores for all"
+before=$(bytes)
+command="OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_coll_tuned_use_dynamic_rules=1 \
+timeout ${OMNI_CLUSTER_TIMEOUT:-550} mpirun --mca plm_rsh_agent $work/on --mca orte_keep_fqdn_hostnames 1 --host $list \
+--mca btl tcp,vader,self --mca btl_tcp_if_include 10.77.0.0/24 --mca oob_tcp_if_include 10.77.0.0/24 --mca mpi_yield_when_idle 1 --bind-to none \
+-x OMPI_MCA_coll_tuned_use_dynamic_rules ${OMNI_TRACE:+-x OMNI_TRACE} -np $hosts $program ${args[*]}"
+"$work/on" 10.77.0.1 "$command" < /dev/null
+code=$?
+echo "# $(($(bytes) - before)) bytes crossed the links in all"
+exit $code
