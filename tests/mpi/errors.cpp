@@ -30,8 +30,8 @@ void check_works(MPI_Comm comm) {
 using call = std::function<void()>;
 
 // The last rank calls differently: all hear of it, and go on.
-void check_mismatch(MPI_Comm comm, const std::string& field, const std::string& usually, const std::string& oddly, const call& usual,
-                    const call& odd) {
+void check_mismatch(MPI_Comm comm, const std::string& field, const std::string& usually, const std::string& oddly,
+                    const call& usual, const call& odd) {
   if (size(comm) < 2) return;
   CAPTURE(field);
   const int stranger = size(comm) - 1;
@@ -85,7 +85,8 @@ TEST_CASE("mismatches on every rank, and the communicator is as good as new") {
   }
 }
 
-// The numbers of operations wrap round in the tags of their messages: what a mismatch leaves behind would be received 8192 calls later.
+// The numbers of operations wrap round in the tags of their messages: what a mismatch leaves behind would be received 8192 calls
+// later.
 TEST_CASE("a mismatch leaves no message behind") {
   if (size() != 2) return;
   owned dup;
@@ -135,7 +136,8 @@ TEST_CASE("OMNI_CHECK=1: small calls are compared too") {
     std::vector<omni::request> requests;
     for (auto& v : x) {
       requests.push_back(omni::iallreduce(c, v));
-      if ((rank() * 7 + round + static_cast<int>(requests.size())) % 5 == 0) std::this_thread::sleep_for(std::chrono::microseconds(100));
+      if ((rank() * 7 + round + static_cast<int>(requests.size())) % 5 == 0)
+        std::this_thread::sleep_for(std::chrono::microseconds(100));
     }
     if (rank() % 2 == 1) {
       for (auto r = requests.rbegin(); r != requests.rend(); ++r) r->wait();

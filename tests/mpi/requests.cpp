@@ -27,13 +27,14 @@ TEST_CASE("requests and blocking calls, waited for in an order that differs from
   for (std::uint64_t seed = 0; seed < 6; ++seed) {
     std::vector<problem<int, omni::sum>> problems;
     for (std::uint64_t k = 0; k < 8; ++k)
-      problems.push_back(problem<int, omni::sum>::make<patterns::wild>(patterns::all[(seed + k) % patterns::all.size()], seed * 50 + k,
-                                                                       size(), static_cast<std::size_t>(k * k * k * 200 + 3)));
+      problems.push_back(problem<int, omni::sum>::make<patterns::wild>(
+          patterns::all[(seed + k) % patterns::all.size()], seed * 50 + k, size(), static_cast<std::size_t>(k * k * k * 200 + 3)));
     std::vector<std::vector<int>> x;
     for (const auto& p : problems) x.push_back(p.inputs[static_cast<std::size_t>(rank())]);
     std::vector<omni::request> requests;
     requests.push_back(omni::iallreduce(MPI_COMM_WORLD, x[0]));
-    requests.push_back(omni::iallreduce(MPI_COMM_WORLD, x[1], omni::colocated{.packet_bytes = 600, .window = 1}, omni::fixed_blocks{20}));
+    requests.push_back(
+        omni::iallreduce(MPI_COMM_WORLD, x[1], omni::colocated{.packet_bytes = 600, .window = 1}, omni::fixed_blocks{20}));
     requests.push_back(omni::iallreduce(MPI_COMM_WORLD, x[2], omni::ring{.packet_bytes = 400}));
     requests.push_back(omni::iallreduce(MPI_COMM_WORLD, x[3], omni::replicated{}));
     omni::allreduce(MPI_COMM_WORLD, x[7], omni::colocated{});

@@ -84,9 +84,9 @@ std::string run(MPI_Comm comm, const problem<T, Op>& p, bool in_place, const Pol
 
 /// Types for which MPI is asked too.
 template <class T>
-inline constexpr bool has_datatype = std::is_same_v<T, int> || std::is_same_v<T, float> || std::is_same_v<T, double> ||
-                                     std::is_same_v<T, signed char> || std::is_same_v<T, long> ||
-                                     std::is_same_v<T, std::complex<float>> || std::is_same_v<T, long double>;
+inline constexpr bool has_datatype =
+    std::is_same_v<T, int> || std::is_same_v<T, float> || std::is_same_v<T, double> || std::is_same_v<T, signed char> ||
+    std::is_same_v<T, long> || std::is_same_v<T, std::complex<float>> || std::is_same_v<T, long double>;
 
 template <class T>
 MPI_Datatype datatype() {
@@ -138,7 +138,8 @@ void check_operation(Op /*op*/) {
         auto theirs = exact.inputs[static_cast<std::size_t>(rank())];
         MPI_Allreduce(MPI_IN_PLACE, theirs.data(), static_cast<int>(n), datatype<T>(), operation<Op>(), MPI_COMM_WORLD);
         CHECK(difference(theirs, exact.wanted) == "");  // the oracle agrees with MPI
-        CHECK(run(MPI_COMM_WORLD, exact, in_place, omni::colocated{.packet_bytes = 3000, .window = 1}, omni::fixed_blocks{64}) == "");
+        CHECK(run(MPI_COMM_WORLD, exact, in_place, omni::colocated{.packet_bytes = 3000, .window = 1}, omni::fixed_blocks{64}) ==
+              "");
       }
     }
 }

@@ -41,8 +41,8 @@ inline std::uint16_t nearest_small_float(float x, int exponent_bits, int fractio
   const double magnitude = std::fabs(static_cast<double>(x));
   const auto sign = std::signbit(x) ? 0x8000U : 0U;
   const auto infinity = ((1U << exponent_bits) - 1U) << fraction_bits;
-  unsigned low = 0;              // value(low) <= magnitude
-  unsigned high = infinity;      // value(high) > magnitude, or is infinite
+  unsigned low = 0;          // value(low) <= magnitude
+  unsigned high = infinity;  // value(high) > magnitude, or is infinite
   if (std::isinf(x)) return static_cast<std::uint16_t>(sign | infinity);
   while (high - low > 1) {
     const unsigned middle = (low + high) / 2;
@@ -69,7 +69,9 @@ template <>
 struct folding<omni::half> {
   using type = float;
   static float load(omni::half x) { return half_to_float(x.bits); }
-  static omni::half store(float x) { return omni::half::from_bits(std::isnan(x) ? std::uint16_t{0x7e00} : nearest_small_float(x, 5, 10)); }
+  static omni::half store(float x) {
+    return omni::half::from_bits(std::isnan(x) ? std::uint16_t{0x7e00} : nearest_small_float(x, 5, 10));
+  }
 };
 template <>
 struct folding<omni::bfloat16> {
@@ -92,8 +94,9 @@ inline constexpr bool is_real = std::is_floating_point_v<T> || std::is_same_v<T,
 /// Fills the bits of T with those of `word`: two's complement, whatever the implementation does about overflow.
 template <class T>
 T wrapped(unsigned long long word) {
-  std::conditional_t<sizeof(T) == 1, std::uint8_t,
-                     std::conditional_t<sizeof(T) == 2, std::uint16_t, std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>>>
+  std::conditional_t<
+      sizeof(T) == 1, std::uint8_t,
+      std::conditional_t<sizeof(T) == 2, std::uint16_t, std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>>>
       low = 0;
   low = static_cast<decltype(low)>(word);
   T result{};

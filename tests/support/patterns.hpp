@@ -43,9 +43,14 @@ inline std::vector<bool> mask(shape s, std::uint64_t seed, int rank, int ranks, 
   auto g = make_generator(seed ^ 0x1234, s == shape::identical ? 0 : rank);
   const auto below = [&](std::size_t k) { return static_cast<std::size_t>(g() % k); };
   switch (s) {
-    case shape::all_null: break;
-    case shape::none_null: m.assign(n, true); break;
-    case shape::one_rank: m.assign(n, static_cast<std::uint64_t>(rank) == seed % static_cast<std::uint64_t>(ranks)); break;
+    case shape::all_null:
+      break;
+    case shape::none_null:
+      m.assign(n, true);
+      break;
+    case shape::one_rank:
+      m.assign(n, static_cast<std::uint64_t>(rank) == seed % static_cast<std::uint64_t>(ranks));
+      break;
     case shape::disjoint:
       for (std::size_t i = 0; i < n; ++i) m[i] = i / 37 % static_cast<std::size_t>(ranks) == static_cast<std::size_t>(rank);
       break;
@@ -84,9 +89,12 @@ struct exact {
     constexpr std::array values{-1, 1, 2, -2};
     const int v = values[static_cast<std::size_t>(k)];
     if constexpr (std::is_same_v<T, bool>) return k % 2 != 0;
-    else if constexpr (std::is_same_v<T, omni::half>) return omni::half::from_bits(oracle::nearest_small_float(static_cast<float>(v), 5, 10));
-    else if constexpr (std::is_same_v<T, omni::bfloat16>) return omni::bfloat16::from_bits(oracle::nearest_small_float(static_cast<float>(v), 8, 7));
-    else if constexpr (oracle::is_complex<T>) return T(static_cast<typename T::value_type>(v), static_cast<typename T::value_type>(k % 3 - 1));
+    else if constexpr (std::is_same_v<T, omni::half>)
+      return omni::half::from_bits(oracle::nearest_small_float(static_cast<float>(v), 5, 10));
+    else if constexpr (std::is_same_v<T, omni::bfloat16>)
+      return omni::bfloat16::from_bits(oracle::nearest_small_float(static_cast<float>(v), 8, 7));
+    else if constexpr (oracle::is_complex<T>)
+      return T(static_cast<typename T::value_type>(v), static_cast<typename T::value_type>(k % 3 - 1));
     else return static_cast<T>(v);
   }
 };
@@ -108,14 +116,22 @@ struct wild {
       using limits = std::numeric_limits<T>;
       const T u = static_cast<T>(bits >> 11U) * static_cast<T>(0x1p-53);
       switch (bits % 64) {
-        case 0: return T(-0.0);
-        case 1: return T(0);
-        case 2: return limits::denorm_min() * static_cast<T>(bits >> 60U);
-        case 3: return -limits::denorm_min();
-        case 4: return bits >> 58U == 0 ? limits::infinity() : limits::max();
-        case 5: return bits >> 58U == 0 ? -limits::infinity() : T(-1);
-        case 6: return bits >> 60U == 0 ? limits::quiet_NaN() : T(3);
-        default: return std::ldexp(u - T(0.5), static_cast<int>(bits % 41) - 20);
+        case 0:
+          return T(-0.0);
+        case 1:
+          return T(0);
+        case 2:
+          return limits::denorm_min() * static_cast<T>(bits >> 60U);
+        case 3:
+          return -limits::denorm_min();
+        case 4:
+          return bits >> 58U == 0 ? limits::infinity() : limits::max();
+        case 5:
+          return bits >> 58U == 0 ? -limits::infinity() : T(-1);
+        case 6:
+          return bits >> 60U == 0 ? limits::quiet_NaN() : T(3);
+        default:
+          return std::ldexp(u - T(0.5), static_cast<int>(bits % 41) - 20);
       }
     }
   }

@@ -45,7 +45,9 @@ class recorder {
       sent_->push_back({stream, {bytes.begin(), bytes.end()}});
       inner_.send(peer, stream, bytes, token);
     }
-    void receive(int peer, unsigned stream, std::span<std::byte> buffer, std::uint64_t token) { inner_.receive(peer, stream, buffer, token); }
+    void receive(int peer, unsigned stream, std::span<std::byte> buffer, std::uint64_t token) {
+      inner_.receive(peer, stream, buffer, token);
+    }
     [[nodiscard]] std::span<const omni::completion> poll() { return inner_.poll(); }
     [[nodiscard]] std::span<const omni::completion> wait() { return inner_.wait(); }
     void cancel(unsigned stream) { inner_.cancel(stream); }

@@ -27,7 +27,9 @@ class shuffled {
 
   [[nodiscard]] int rank() const { return inner_->rank(); }
   [[nodiscard]] int size() const { return inner_->size(); }
-  [[nodiscard]] std::size_t preferred_packet_bytes() const { return preferred_ != 0 ? preferred_ : inner_->preferred_packet_bytes(); }
+  [[nodiscard]] std::size_t preferred_packet_bytes() const {
+    return preferred_ != 0 ? preferred_ : inner_->preferred_packet_bytes();
+  }
   void mark_broken(const std::string& why) { inner_->mark_broken(why); }
 
   class mailbox {
@@ -35,8 +37,12 @@ class shuffled {
     mailbox(inner_mailbox inner, std::uint64_t seed) : inner_(std::move(inner)), random_(seed) {}
 
     [[nodiscard]] std::uint32_t call() const { return inner_.call(); }
-    void send(int peer, unsigned stream, std::span<const std::byte> bytes, std::uint64_t token) { inner_.send(peer, stream, bytes, token); }
-    void receive(int peer, unsigned stream, std::span<std::byte> buffer, std::uint64_t token) { inner_.receive(peer, stream, buffer, token); }
+    void send(int peer, unsigned stream, std::span<const std::byte> bytes, std::uint64_t token) {
+      inner_.send(peer, stream, bytes, token);
+    }
+    void receive(int peer, unsigned stream, std::span<std::byte> buffer, std::uint64_t token) {
+      inner_.receive(peer, stream, buffer, token);
+    }
     [[nodiscard]] std::span<const omni::completion> poll() {
       take(inner_.poll());
       return some(0);

@@ -13,7 +13,8 @@ namespace testing {
 /// Contiguous memory with the elements of a vector, which std::vector<bool> has not.
 class bools {
  public:
-  explicit bools(const std::vector<bool>& v) : n_(v.size()), memory_(std::make_unique<bool[]>(v.size())) {  // NOLINT(modernize-avoid-c-arrays)
+  explicit bools(const std::vector<bool>& v)
+      : n_(v.size()), memory_(std::make_unique<bool[]>(v.size())) {  // NOLINT(modernize-avoid-c-arrays)
     std::copy(v.begin(), v.end(), memory_.get());
   }
   [[nodiscard]] bool* data() { return memory_.get(); }

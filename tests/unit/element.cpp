@@ -63,7 +63,9 @@ int count_wrong_roundings() {
 }  // namespace
 
 TEST_CASE_TEMPLATE("16-bit floats: every bit pattern", T, omni::half, omni::bfloat16) { CHECK(count_wrong_from_bits<T>() == 0); }
-TEST_CASE_TEMPLATE("16-bit floats: rounding to nearest even", T, omni::half, omni::bfloat16) { CHECK(count_wrong_roundings<T>() == 0); }
+TEST_CASE_TEMPLATE("16-bit floats: rounding to nearest even", T, omni::half, omni::bfloat16) {
+  CHECK(count_wrong_roundings<T>() == 0);
+}
 
 TEST_CASE("16-bit floats: values from the standard") {
   CHECK(omni::half(1.0F).bits == 0x3c00);

@@ -51,7 +51,8 @@ std::vector<seen> disagree(int ranks, int stranger, std::uint64_t seed, const Us
 }
 
 template <class Usual, class Odd>
-void check_mismatch(const std::string& field, const std::string& usually, const std::string& oddly, const Usual& usual, const Odd& odd) {
+void check_mismatch(const std::string& field, const std::string& usually, const std::string& oddly, const Usual& usual,
+                    const Odd& odd) {
   CAPTURE(field);
   for (const int ranks : {2, 3, 5})
     for (int stranger = 0; stranger < ranks; stranger += ranks == 5 ? 2 : 1)
@@ -66,8 +67,8 @@ void check_mismatch(const std::string& field, const std::string& usually, const 
           const int other = r != stranger ? stranger : stranger == 0 ? 1 : 0;
           const auto& here = r == stranger ? oddly : usually;
           const auto& there = r == stranger ? usually : oddly;
-          CHECK(s.what == "omni: ranks disagree about the " + field + ": rank " + std::to_string(r) + " called with " + here + ", rank " +
-                              std::to_string(other) + " with " + there);
+          CHECK(s.what == "omni: ranks disagree about the " + field + ": rank " + std::to_string(r) + " called with " + here +
+                              ", rank " + std::to_string(other) + " with " + there);
           CHECK(s.field == field);
           CHECK(s.rank == other);
           CHECK(s.here == here);
@@ -113,9 +114,12 @@ TEST_CASE("mismatch: every field, on every rank, and the transport works afterwa
   check_mismatch("operation", "sum", "prod", dense<int>(100, here), dense<int>(100, here, omni::prod{}));
   check_mismatch("topology", "colocated", "ring", dense<int>(100, here), dense<int>(100, omni::ring{}));
   check_mismatch("topology", "replicated", "automatic", dense<int>(100, omni::replicated{}), dense<int>(100));
-  check_mismatch("block size", "10", "20", dense<int>(100, here, omni::fixed_blocks{10}), dense<int>(100, here, omni::fixed_blocks{20}));
-  check_mismatch("number of blocks", "10", "11", dense<int>(100, here, omni::fixed_blocks{10}), dense<int>(100, here, odd_blocks{}));
-  check_mismatch("packet size", "5000", "6000", dense<int>(100, omni::colocated{5000, 0}), dense<int>(100, omni::colocated{6000, 0}));
+  check_mismatch("block size", "10", "20", dense<int>(100, here, omni::fixed_blocks{10}),
+                 dense<int>(100, here, omni::fixed_blocks{20}));
+  check_mismatch("number of blocks", "10", "11", dense<int>(100, here, omni::fixed_blocks{10}),
+                 dense<int>(100, here, odd_blocks{}));
+  check_mismatch("packet size", "5000", "6000", dense<int>(100, omni::colocated{5000, 0}),
+                 dense<int>(100, omni::colocated{6000, 0}));
   check_mismatch("packet size", "5000", "6000", dense<int>(100, omni::ring{5000, 0}), dense<int>(100, omni::ring{6000, 0}));
   check_mismatch("window", "2", "5", dense<int>(100, omni::colocated{0, 2}), dense<int>(100, omni::colocated{0, 5}));
   check_mismatch("kind of call", "allreduce", "iallreduce", dense<int>(100, here), [](auto& comm) {
@@ -128,7 +132,8 @@ TEST_CASE("mismatch: with much under way") {
   const omni::colocated small{.packet_bytes = 2000, .window = 3};
   check_mismatch("count", "150000", "150001", dense<int>(150000, small), dense<int>(150001, small));
   check_mismatch("operation", "sum", "max", dense<int>(150000), dense<int>(150000, omni::max{}));
-  check_mismatch("type", "int32", "float", dense<int>(150000, omni::replicated{2000, 1}), dense<float>(150000, omni::replicated{2000, 1}));
+  check_mismatch("type", "int32", "float", dense<int>(150000, omni::replicated{2000, 1}),
+                 dense<float>(150000, omni::replicated{2000, 1}));
   check_mismatch("count", "150000", "10", dense<int>(150000, small), dense<int>(10, small));
   check_mismatch("window", "1", "7", dense<int>(150000, omni::colocated{2000, 1}), dense<int>(150000, omni::colocated{2000, 7}));
 }
@@ -200,7 +205,8 @@ TEST_CASE("usage: found before anything is sent, on the rank that is wrong alone
       omni::allreduce(comm, x, y);
       omni::allreduce(comm, std::span<int>());  // see below
     }
-    if (comm.rank() == 0) omni::allreduce(comm, std::span<int>(static_cast<int*>(nullptr), 0));  // null is fine where there is nothing
+    if (comm.rank() == 0)
+      omni::allreduce(comm, std::span<int>(static_cast<int*>(nullptr), 0));  // null is fine where there is nothing
   });
   for (const int c : caught) CHECK(c == 1);
   CHECK(works);

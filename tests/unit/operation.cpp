@@ -29,12 +29,13 @@ std::vector<T> samples() {
     for (int i = 0; i < 40; ++i) x.push_back(patterns::wild::make<T>(g));
     if constexpr (std::is_floating_point_v<T>) {
       using limits = std::numeric_limits<T>;
-      for (const T v : {T(0), T(-0.0), T(1), T(-1), limits::infinity(), -limits::infinity(), limits::quiet_NaN(), limits::denorm_min(),
-                        -limits::denorm_min(), limits::min(), limits::max(), limits::lowest()})
+      for (const T v : {T(0), T(-0.0), T(1), T(-1), limits::infinity(), -limits::infinity(), limits::quiet_NaN(),
+                        limits::denorm_min(), -limits::denorm_min(), limits::min(), limits::max(), limits::lowest()})
         x.push_back(v);
     } else if constexpr (oracle::is_integer<T>) {
       using limits = std::numeric_limits<T>;
-      for (const T v : {T(0), T(1), limits::max(), limits::min(), static_cast<T>(limits::max() - 1), static_cast<T>(limits::max() / 2 + 1)})
+      for (const T v :
+           {T(0), T(1), limits::max(), limits::min(), static_cast<T>(limits::max() - 1), static_cast<T>(limits::max() / 2 + 1)})
         x.push_back(v);
     } else if constexpr (oracle::is_real<T>) {
       for (const int b : {0, 0x8000, 1, 0x8001, 0x3c00, 0x7c00, 0xfc00, 0x7bff, 0x7f80, 0xff80, 0x7f7f, 0x7e00, 0x7fc0})

@@ -68,7 +68,8 @@ TEST_CASE("reports: blocks, densities, bytes") {
             CHECK(rep.density == doctest::Approx(any.empty() ? 0.0 : static_cast<double>(mine) / static_cast<double>(any.size())));
             CHECK(rep.union_density ==
                   doctest::Approx(any.empty() ? 0.0 : static_cast<double>(count(any)) / static_cast<double>(any.size())));
-            CHECK(std::fabs(static_cast<double>(rep.dense_bytes) - 2.0 * (ranks - 1) / ranks * static_cast<double>(n * sizeof(float))) <= 1);
+            CHECK(std::fabs(static_cast<double>(rep.dense_bytes) -
+                            2.0 * (ranks - 1) / ranks * static_cast<double>(n * sizeof(float))) <= 1);
             CHECK(rep.seconds >= 0);
             CHECK(rep.detect_seconds + rep.exchange_seconds + rep.fold_seconds + rep.deliver_seconds <= rep.seconds + 1e-6);
           }

@@ -37,7 +37,8 @@ TEST_CASE("several requests at once, waited for in an order that differs from ra
         std::vector<omni::request> requests;
         for (std::size_t k = 0; k <= count; ++k) x.push_back(inputs[k][r]);
         for (std::size_t k = 0; k < count; ++k) {
-          if (k % 3 == 0) requests.push_back(omni::iallreduce(comm, x[k], omni::colocated{.packet_bytes = 900}, omni::fixed_blocks{16}));
+          if (k % 3 == 0)
+            requests.push_back(omni::iallreduce(comm, x[k], omni::colocated{.packet_bytes = 900}, omni::fixed_blocks{16}));
           else if (k % 3 == 1) requests.push_back(omni::iallreduce(comm, x[k], omni::replicated{}, omni::fixed_blocks{16}));
           else requests.push_back(omni::iallreduce(comm, x[k], omni::ring{.packet_bytes = 500}));
         }

@@ -12,7 +12,8 @@
 #include "../support/ranks.hpp"
 #include "../support/shuffled.hpp"
 
-// Sizes, block sizes, packet sizes, windows, ranks and patterns, drawn at random; two types, so that it compiles in reasonable time.
+// Sizes, block sizes, packet sizes, windows, ranks and patterns, drawn at random; two types, so that it compiles in reasonable
+// time.
 
 namespace {
 
@@ -57,10 +58,14 @@ void check_drawn(const draw& d, const Op& op) {
   CAPTURE(parameters);
   const omni::fixed_blocks blocks{d.block};
   switch (d.topology) {
-    case 0: return testing::check<Values, T>(d.c, op, blocks, omni::colocated{d.packet_bytes, d.window});
-    case 1: return testing::check<Values, T>(d.c, op, blocks, omni::replicated{d.packet_bytes, d.window});
-    case 2: return testing::check<Values, T>(d.c, op, blocks, omni::ring{d.packet_bytes, d.window});
-    default: return testing::check<Values, T>(d.c, op, blocks);
+    case 0:
+      return testing::check<Values, T>(d.c, op, blocks, omni::colocated{d.packet_bytes, d.window});
+    case 1:
+      return testing::check<Values, T>(d.c, op, blocks, omni::replicated{d.packet_bytes, d.window});
+    case 2:
+      return testing::check<Values, T>(d.c, op, blocks, omni::ring{d.packet_bytes, d.window});
+    default:
+      return testing::check<Values, T>(d.c, op, blocks);
   }
 }
 

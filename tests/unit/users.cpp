@@ -82,7 +82,9 @@ struct rgb {  // 3 bytes
 struct brightest {
   static constexpr bool commutative = true;
   [[nodiscard]] rgb identity() const { return {{0, 0, 0}}; }
-  rgb operator()(const rgb& a, const rgb& b) const { return {{std::max(a.c[0], b.c[0]), std::max(a.c[1], b.c[1]), std::max(a.c[2], b.c[2])}}; }
+  rgb operator()(const rgb& a, const rgb& b) const {
+    return {{std::max(a.c[0], b.c[0]), std::max(a.c[1], b.c[1]), std::max(a.c[2], b.c[2])}};
+  }
 };
 struct located {  // MPI_MAXLOC
   float value;
@@ -130,7 +132,8 @@ TEST_CASE("operations that do not commute keep the rank order") {
 TEST_CASE("lambdas: with state, without identity") {
   const int modulus = 10007;
   for (const int ranks : {2, 3, 7}) {
-    const auto inputs = make_inputs<int>(ranks, [](std::size_t r, std::size_t i) { return static_cast<int>((i * 31 + r * 17) % 1000); });
+    const auto inputs =
+        make_inputs<int>(ranks, [](std::size_t r, std::size_t i) { return static_cast<int>((i * 31 + r * 17) % 1000); });
     check_everywhere(inputs, [modulus](int a, int b) { return (a * 5 + b) % modulus; });
     check_everywhere(inputs, &subtract_twice);
     check_everywhere(inputs, std::function<int(int, int)>(subtract_twice));
@@ -147,12 +150,13 @@ TEST_CASE("element types of one's own: 3, 8 and 24 bytes, no default constructor
       });
       check_everywhere(inputs, op, omni::fixed_blocks{16});
     }
-    check_everywhere(make_inputs<rgb>(ranks,
-                                      [](std::size_t r, std::size_t i) {
-                                        return i / 30 % 5 == r ? rgb{{static_cast<unsigned char>(i), 3, static_cast<unsigned char>(r)}}
-                                                               : rgb{{0, 0, 0}};
-                                      }),
-                     brightest{}, omni::fixed_blocks{7});
+    check_everywhere(
+        make_inputs<rgb>(
+            ranks,
+            [](std::size_t r, std::size_t i) {
+              return i / 30 % 5 == r ? rgb{{static_cast<unsigned char>(i), 3, static_cast<unsigned char>(r)}} : rgb{{0, 0, 0}};
+            }),
+        brightest{}, omni::fixed_blocks{7});
     check_everywhere(make_inputs<located>(ranks,
                                           [](std::size_t r, std::size_t i) {
                                             return located{static_cast<float>((i * 13 + r * 29) % 101), static_cast<int>(r)};
@@ -163,7 +167,8 @@ TEST_CASE("element types of one's own: 3, 8 and 24 bytes, no default constructor
 
 TEST_CASE("partitioners and detectors of one's own") {
   for (const int ranks : {2, 3, 5, 8}) {
-    for (const auto shape : {patterns::shape::uniform, patterns::shape::clustered, patterns::shape::none_null, patterns::shape::single}) {
+    for (const auto shape :
+         {patterns::shape::uniform, patterns::shape::clustered, patterns::shape::none_null, patterns::shape::single}) {
       for (const std::size_t size : {0U, 1U, 2U, 5U, 1000U, 5050U}) {
         const testing::cell c{ranks, size, shape, size + static_cast<std::size_t>(ranks), size % 2 == 0};
         testing::check<patterns::wild, float>(c, omni::sum{}, growing_blocks{}, omni::colocated{});
