@@ -28,11 +28,12 @@ namespace omni {
 ///
 /// Without MPI, or for an operation or type that MPI does not have, it is the owner streams at every size.
 struct automatic {
-  std::size_t small_bytes = std::size_t{128} << 10U;
+  std::size_t small_bytes = std::size_t{256} << 10U;
   std::size_t ring_bytes = std::size_t{4} << 20U;
 
   static constexpr std::string_view name = "automatic";
   static constexpr bool samples_density = true;
+  static constexpr std::size_t shared_memory_segment = 32000;  ///< a fragment of Open MPI's shared memory, with room for its header
   static constexpr std::size_t one_message = std::size_t{1} << 30U;  ///< more never goes to MPI, which counts in int
   friend bool operator==(const automatic&, const automatic&) = default;
   /// Ranks with other limits would take other ways.
@@ -94,7 +95,8 @@ class automatic::engine {
       const auto bytes = call.bytes();
       if (t.is_native(bytes, call.density, transport.one_host())) return;
       if (call.density > t.dense_above(bytes, transport.one_host())) {
-        engine_.template emplace<ring_engine>(ring{}, call, transport, std::move(mailbox));
+        engine_.template emplace<ring_engine>(ring{.packet_bytes = transport.one_host() ? shared_memory_segment : 0, .window = 0},
+                                              call, transport, std::move(mailbox));
         return;
       }
     }

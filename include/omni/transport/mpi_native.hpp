@@ -40,12 +40,14 @@ template <class T, class Op>
 inline constexpr bool has_mpi_allreduce = is_builtin<Op>&& has_mpi_type<T>&& operation<Op, T>;
 
 /// The operation of MPI that means Op on T: its own where it is known to agree, else one that calls Op. MPI leaves NaN and -0.0
-/// open in MIN and MAX, Open MPI before 4.1.5 compares unsigned long wrongly, and not all operations are defined on all types.
+/// open in MIN and MAX, Open MPI before 4.1.5 compares unsigned long wrongly, its vectorised SUM of 8 and 16 bits saturates, and
+/// not all operations are defined on all types.
 template <class T, class Op>
 MPI_Op mpi_operation() {
   constexpr bool number = std::is_arithmetic_v<T> && !std::is_same_v<T, bool>;
-  if constexpr (std::is_same_v<Op, sum> && (number || is_complex<T>)) return MPI_SUM;
-  else if constexpr (std::is_same_v<Op, prod> && (number || is_complex<T>)) return MPI_PROD;
+  constexpr bool adds = (number && sizeof(T) >= 4) || is_complex<T>;
+  if constexpr (std::is_same_v<Op, sum> && adds) return MPI_SUM;
+  else if constexpr (std::is_same_v<Op, prod> && adds) return MPI_PROD;
   else if constexpr (std::is_same_v<Op, band> && number) return MPI_BAND;
   else if constexpr (std::is_same_v<Op, bor> && number) return MPI_BOR;
   else if constexpr (std::is_same_v<Op, bxor> && number) return MPI_BXOR;
