@@ -150,6 +150,10 @@ class collective final : public operation_base {
  private:
   enum class stage { queued, agreeing, comparing, running };
 
+  [[nodiscard]] const void* group() const noexcept override {
+    if constexpr (requires { transport_.context(); }) return &transport_.context();
+    else return &transport_;
+  }
   bool advance() override {
     switch (stage_) {
       case stage::queued:
@@ -315,7 +319,7 @@ report run(Transport&& transport, const Call& call, const Topology& topology) {
   if constexpr (reduces_itself<std::remove_reference_t<Transport>, typename Call::value_type, typename Call::operation_type>()) {
     // MPI's blocking call drives nothing of ours, and a peer may need what this thread has under way before it gets here.
     const auto natively = [&] {
-      if (operation_base::any_active()) operation_base::finish_all();
+      if (operation_base::any_active()) operation_base::settle(&transport.context());
       return run_natively(transport, call);
     };
     if (is_small(topology, call, transport) && transport.size() > 1) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <exception>
 #include <memory>
@@ -65,15 +66,29 @@ class operation_base {
     }
     return moved;
   }
-  /// Ends what this thread has under way, so that it may block in MPI: no peer then waits for it.
-  static void finish_all() noexcept {
-    while (!active().empty())
-      if (!progress_all()) std::this_thread::yield();
+  /// Readies this thread for a blocking call of MPI on `group`, which drives nothing of ours. What is under way on the same group
+  /// is finished: every peer has started it before it comes to the call. What is under way elsewhere may need a peer that is in the
+  /// call already, so it is driven only as long as it moves.
+  static void settle(const void* group) noexcept {
+    using clock = std::chrono::steady_clock;
+    constexpr auto patience = std::chrono::milliseconds(20);
+    auto last = clock::now();
+    while (!active().empty()) {
+      if (progress_all()) {
+        last = clock::now();
+        continue;
+      }
+      const auto same = [&](const operation_base* op) { return op->group() == group; };
+      if (std::none_of(active().begin(), active().end(), same) && clock::now() - last > patience) return;
+      std::this_thread::yield();
+    }
   }
   [[nodiscard]] static bool any_active() noexcept { return !active().empty(); }
   [[nodiscard]] bool mine() const noexcept { return owner_ == std::this_thread::get_id(); }
 
  protected:
+  /// What the ranks of the operation are known by.
+  [[nodiscard]] virtual const void* group() const noexcept = 0;
   /// One step: true if anything moved. Calls complete() at the end.
   virtual bool advance() = 0;
   /// Waits until a step may be possible.
