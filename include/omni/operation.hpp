@@ -22,9 +22,16 @@
 //
 // With an identity, blocks that hold nothing else are skipped. Without one every block travels. Only an operation that says it
 // commutes is ever folded out of rank order.
+//
+// The operations below have an identity, and commute, on numbers. On a user's type they do what its operators do, of which nothing
+// is known: every block travels, and is folded in rank order. An operation of the user's own can say more.
 
 namespace omni {
 namespace detail {
+
+/// What the operations below know: arithmetic types, complex, half and bfloat16.
+template <class T>
+inline constexpr bool is_number = std::is_arithmetic_v<T> || std::is_integral_v<T> || is_complex<T> || is_small_float<T>;
 
 template <class T>
 using wide_unsigned = std::make_unsigned_t<std::conditional_t<(sizeof(T) < sizeof(int)), int, T>>;
@@ -52,9 +59,8 @@ struct sum {
   static constexpr std::string_view name = "sum";
   static constexpr bool commutative = true;
   template <class T>
-  static constexpr T identity() {
-    return T{};
-  }
+  requires detail::is_number<T>
+  static constexpr T identity() { return T{}; }
   template <class T>
   constexpr auto operator()(const T& a, const T& b) const -> decltype(static_cast<T>(a + b)) {
     if constexpr (detail::wraps<T>) {
@@ -71,7 +77,7 @@ struct prod {
   static constexpr std::string_view name = "prod";
   static constexpr bool commutative = true;
   template <class T>
-  requires(!detail::is_complex<T>) static constexpr T identity() { return T(1); }
+  requires(detail::is_number<T> && !detail::is_complex<T>) static constexpr T identity() { return T(1); }
   template <class T>
   constexpr auto operator()(const T& a, const T& b) const -> decltype(static_cast<T>(a * b)) {
     if constexpr (detail::wraps<T>) {
@@ -88,7 +94,7 @@ struct min {
   static constexpr std::string_view name = "min";
   static constexpr bool commutative = true;
   template <class T>
-  requires std::numeric_limits<T>::is_specialized static constexpr T identity() {
+  requires(detail::is_number<T>&& std::numeric_limits<T>::is_specialized) static constexpr T identity() {
     if constexpr (std::numeric_limits<T>::has_infinity) return std::numeric_limits<T>::infinity();
     else return std::numeric_limits<T>::max();
   }
@@ -108,7 +114,7 @@ struct max {
   static constexpr std::string_view name = "max";
   static constexpr bool commutative = true;
   template <class T>
-  requires std::numeric_limits<T>::is_specialized static constexpr T identity() {
+  requires(detail::is_number<T>&& std::numeric_limits<T>::is_specialized) static constexpr T identity() {
     if constexpr (std::numeric_limits<T>::has_infinity) return -std::numeric_limits<T>::infinity();
     else return std::numeric_limits<T>::lowest();
   }
@@ -214,8 +220,7 @@ inline constexpr bool is_builtin =
 template <class Op, class T>
 constexpr auto normalized(const Op& op) {
   constexpr auto is = []<template <class> class F>(F<void>*) { return std::is_same_v<Op, F<void>> || std::is_same_v<Op, F<T>>; };
-  constexpr bool number = std::is_arithmetic_v<T> || is_complex<T> || is_small_float<T>;
-  if constexpr (!number) return op;
+  if constexpr (!is_number<T>) return op;
   else if constexpr (is(static_cast<std::plus<>*>(nullptr))) return sum{};
   else if constexpr (is(static_cast<std::multiplies<>*>(nullptr))) return prod{};
   else if constexpr (!std::is_integral_v<T>) return op;
@@ -254,12 +259,13 @@ constexpr bool declares_not_commutative() {
   else return false;
 }
 
-/// Whether op may be folded out of rank order.
-template <class Op>
+/// Whether op may be folded out of rank order on elements of type T.
+template <class Op, class T>
 constexpr bool commutes() {
-  if constexpr (requires {
-                  { Op::commutative } -> std::convertible_to<bool>;
-                })
+  if constexpr (is_builtin<Op> && !is_number<T>) return false;
+  else if constexpr (requires {
+                       { Op::commutative } -> std::convertible_to<bool>;
+                     })
     return Op::commutative;
   else return false;
 }

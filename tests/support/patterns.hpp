@@ -94,7 +94,9 @@ struct exact {
     else if constexpr (std::is_same_v<T, omni::bfloat16>)
       return omni::bfloat16::from_bits(oracle::nearest_small_float(static_cast<float>(v), 8, 7));
     else if constexpr (oracle::is_complex<T>)
-      return T(static_cast<typename T::value_type>(v), static_cast<typename T::value_type>(k % 3 - 1));
+      // (2 + i) times 1, i, -1 or -i: products of them have no part that is zero, whose sign the order would decide.
+      return T(static_cast<typename T::value_type>(std::array{2, -1, -2, 1}[static_cast<std::size_t>(k)]),
+               static_cast<typename T::value_type>(std::array{1, 2, -1, -2}[static_cast<std::size_t>(k)]));
     else return static_cast<T>(v);
   }
 };

@@ -199,15 +199,30 @@ TEST_CASE("what may be skipped and what may be reordered") {
   using omni::detail::commutes;
   using omni::detail::skips;
   CHECK_FALSE(skips<not_commutative, int>);
-  CHECK_FALSE(commutes<not_commutative>());
+  CHECK_FALSE(commutes<not_commutative, int>());
   CHECK_FALSE(skips<says_nothing, int>);
-  CHECK_FALSE(commutes<says_nothing>());
+  CHECK_FALSE(commutes<says_nothing, int>());
   CHECK(skips<with_identity, int>);
-  CHECK_FALSE(commutes<with_identity>());
+  CHECK_FALSE(commutes<with_identity, int>());
   CHECK(omni::detail::identity_of<int>(with_identity{9}) == 9);
   CHECK(skips<omni::sum, float>);
-  CHECK(commutes<omni::sum>());
+  CHECK(commutes<omni::sum, int>());
   CHECK_FALSE(skips<omni::prod, std::complex<float>>);
+  // Of a user's type nothing is known, whatever it calls its operators.
+  struct own {
+    int x = 1;
+    own operator+(const own& o) const { return {x + o.x}; }
+    own operator*(const own& o) const { return {x * 10 + o.x}; }
+    bool operator<(const own& o) const { return x / 10 < o.x / 10; }
+  };
+  CHECK_FALSE(skips<omni::sum, own>);
+  CHECK_FALSE(commutes<omni::sum, own>());
+  CHECK_FALSE(skips<omni::prod, own>);
+  CHECK_FALSE(commutes<omni::prod, own>());
+  CHECK_FALSE(skips<omni::max, own>);
+  CHECK_FALSE(commutes<omni::max, own>());
+  CHECK(skips<omni::sum, omni::half>);
+  CHECK(commutes<omni::prod, std::complex<float>>());
   const auto lambda = [](int a, int b) { return a + b; };
   CHECK_FALSE(skips<decltype(lambda), int>);
 }

@@ -114,6 +114,7 @@ class packet_reader {
     if (header_.magic != packet_magic) return "not a packet of omni";
     if (header_.call != call) return "belongs to another operation";
     if (header_.number != number) return "out of order";
+    if (header_.flags > (packet_first | packet_last | packet_abort)) return "flags that this version does not know";
     if (((header_.flags & packet_first) != 0) != (number == 0)) return "signature missing or misplaced";
     const auto start = number == 0 ? first_packet_overhead : sizeof(packet_header);
     if (bytes.size() < start) return "shorter than its signature";

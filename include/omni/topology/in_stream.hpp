@@ -29,14 +29,15 @@ class in_stream {
     peer_ = peer;
     rows_ = rows;
     call_ = call;
-    buffers_ = &buffers;
     posted_ = accepted_ = read_ = 0;
     known_ = 1;  // every stream has a packet
     covers_ = floor_ = 0;
     next_row_ = no_row;
     bytes_received_ = 0;
-    last_ = foreign_ = false;
+    last_ = foreign_ = aborted_ = false;
     slots_.clear();
+    slots_.reserve(limits.slots(limits.window, rows));
+    while (slots_.size() < limits.slots(limits.window, rows)) slots_.push_back({buffers.take(limits.receive_bytes()), {}, 0, false});
   }
 
   [[nodiscard]] int peer() const { return peer_; }
@@ -47,13 +48,14 @@ class in_stream {
   /// All packets have arrived and all blocks been taken.
   [[nodiscard]] bool finished() const { return last_ && read_ == known_; }
   [[nodiscard]] std::size_t bytes_received() const { return bytes_received_; }
+  /// The peer gave up because of a mismatch; what it did not send is not null.
+  [[nodiscard]] bool aborted() const { return aborted_; }
   [[nodiscard]] const packet_reader& first() const { return slots_[0].packet; }
 
   template <class Mailbox>
   void post(Mailbox& messages) {
-    for (; posted_ < known_ && posted_ - read_ < static_cast<std::uint32_t>(limits_.window); ++posted_) {
+    for (; posted_ < known_ && posted_ - read_ < static_cast<std::uint32_t>(slots_.size()); ++posted_) {
       const auto at = index(posted_);
-      if (at == slots_.size()) slots_.push_back({buffers_->take(limits_.receive_bytes()), {}, 0, false});
       slots_[at].arrived = false;
       messages.receive(peer_, stream_, slots_[at].buffer, token_ | at);
     }
@@ -101,14 +103,15 @@ class in_stream {
     bool arrived;
   };
 
-  [[nodiscard]] std::size_t index(std::uint32_t packet) const { return packet % static_cast<std::uint32_t>(limits_.window); }
+  [[nodiscard]] std::size_t index(std::uint32_t packet) const { return packet % static_cast<std::uint32_t>(slots_.size()); }
   void refuse(std::string_view what) const {
     if (!what.empty()) throw protocol(peer_, what);
   }
   void accept(const packet_header& h) {
-    if (foreign_ || (h.flags & packet_abort) != 0) {
+    if ((h.flags & packet_abort) != 0) aborted_ = true;
+    if (foreign_) {
       covers_ = rows_;
-    } else {
+    } else if (!aborted_) {
       if (h.covers < covers_ || h.covers > rows_) refuse("coverage goes backwards or past the end");
       covers_ = h.covers;
     }
@@ -140,7 +143,6 @@ class in_stream {
   int peer_ = 0;
   std::uint64_t rows_ = 0;
   std::uint32_t call_ = 0;
-  packet_buffers* buffers_ = nullptr;
   std::uint32_t posted_ = 0, accepted_ = 0, read_ = 0;  // numbers of packets
   std::uint32_t known_ = 1;                             // packets that are known to come, in all
   std::uint64_t covers_ = 0;
@@ -149,6 +151,7 @@ class in_stream {
   std::size_t bytes_received_ = 0;
   bool last_ = false;
   bool foreign_ = false;
+  bool aborted_ = false;
   std::vector<slot> slots_;
 };
 

@@ -19,6 +19,10 @@ struct packet_limits {
   std::size_t first_bytes = 0, packet_bytes = 0;
   int window = 2;
   [[nodiscard]] std::size_t receive_bytes() const { return std::max(first_bytes, packet_bytes); }
+  /// Of `wanted` buffers, those that a stream over so many rows can make use of.
+  [[nodiscard]] static std::size_t slots(int wanted, std::uint64_t rows) {
+    return static_cast<std::size_t>(std::min<std::uint64_t>(static_cast<std::uint64_t>(wanted), rows + 1));
+  }
 };
 
 /// The sending end of a stream of packets to one peer, or the same packets to several.
@@ -33,7 +37,6 @@ class out_stream {
     rows_ = rows;
     call_ = call;
     mine_ = &mine;
-    buffers_ = &buffers;
     number_ = 0;
     promised_ = 0;
     in_flight_ = 0;
@@ -43,6 +46,9 @@ class out_stream {
     current_ = none;
     closed_ = false;
     slots_.clear();
+    const auto n = limits.slots(limits.window + 1, rows);  // one is filled while the window is under way
+    slots_.reserve(n);
+    while (slots_.size() < n) slots_.push_back({packet_writer(buffers.take(limits.receive_bytes()))});
   }
 
   [[nodiscard]] bool closed() const { return closed_; }
@@ -111,11 +117,8 @@ class out_stream {
         if (slots_[current_].waiting == 0) break;
     }
     if (current_ == slots_.size()) {
-      if (slots_.size() > static_cast<std::size_t>(limits_.window)) {
-        current_ = none;
-        return false;
-      }
-      slots_.push_back({packet_writer(buffers_->take(limits_.receive_bytes()))});
+      current_ = none;
+      return false;
     }
     const bool all_can_receive = number_ != 0 && strangers_ == 0;
     slots_[current_].packet.begin(call_, number_,
@@ -149,7 +152,6 @@ class out_stream {
   std::uint64_t token_ = 0, rows_ = 0;
   std::uint32_t call_ = 0;
   const signature* mine_ = nullptr;
-  packet_buffers* buffers_ = nullptr;
   std::uint32_t number_ = 0;    // of the packet being filled
   std::uint32_t promised_ = 0;  // the stream will have at least so many packets
   int in_flight_ = 0;

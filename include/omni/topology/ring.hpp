@@ -205,7 +205,7 @@ struct ring::engine : detail::ring_engine<Call, Transport> {
 
 /// An operation that is not known to commute is folded in rank order.
 template <class Call, class Transport>
-requires(!detail::commutes<typename Call::operation_type>()) struct ring::engine<Call, Transport>
+requires(!detail::commutes<typename Call::operation_type, typename Call::value_type>()) struct ring::engine<Call, Transport>
     : colocated::engine<Call, Transport> {
   template <class Mailbox>
   engine(const ring& t, const Call& call, Transport& transport, Mailbox mailbox)

@@ -181,6 +181,8 @@ class stream_engine {
     s.returning.resize(replicated_ ? 0 : peers);
     const auto call = messages_.call();
     const auto all = std::span<const int>(s.peers);
+    if constexpr (requires { messages_.reserve(peers); })
+      messages_.reserve((replicated_ ? 1 : 2) * peers * (2 * static_cast<std::size_t>(limits_.window) + 1));
     for (std::size_t i = 0; i < s.contributions.size(); ++i)
       s.contributions[i].open(contribution, token(contribution, false, i), replicated_ ? all : all.subspan(i, 1), limits_, rows_,
                               call, mine_, s.buffers);
@@ -396,6 +398,10 @@ class stream_engine {
         stream.post(messages_);
       }
     }
+    if (!differs_ && met_ == s.peers.size()) {
+      for (const auto& i : s.arriving)
+        if (i.aborted()) throw protocol(i.peer(), "ends for a mismatch, where all calls are alike");
+    }
     if (differs_ && !done.empty()) {
       for (auto& i : s.arriving) {  // nothing will be folded: take what comes until every stream has ended
         i.discard();
@@ -428,6 +434,7 @@ class stream_engine {
       if (stream.first().sender() != mine_) throw protocol(stream.peer(), "results of another call");
       return true;
     });
+    if (stream.aborted()) throw protocol(stream.peer(), "ends its results for a mismatch");
     while (stream.next_row() != in_stream::no_row) {
       const auto block = map_.block(stream.next_row(), static_cast<std::size_t>(stream.peer()));
       if (!map_.exists(block)) throw protocol(stream.peer(), "a row past the end");

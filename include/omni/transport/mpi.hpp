@@ -44,18 +44,33 @@ class mpi {
 
   class mailbox {
    public:
-    explicit mailbox(detail::mpi_context& context) : context_(&context), call_(context.next_call()), r_(context.borrow()) {}
+    explicit mailbox(detail::mpi_context& context) : context_(&context), call_(context.open_call()), r_(context.borrow()) {}
     mailbox(mailbox&&) noexcept = default;
-    mailbox& operator=(mailbox&&) noexcept = default;
+    mailbox& operator=(mailbox&& other) noexcept {
+      std::swap(context_, other.context_);
+      std::swap(call_, other.call_);
+      std::swap(r_, other.r_);
+      return *this;
+    }
     mailbox(const mailbox&) = delete;
     mailbox& operator=(const mailbox&) = delete;
     ~mailbox() {
       if (r_ == nullptr) return;
       if (!r_->requests.empty()) abandon();
+      context_->close_call(call_);
       context_->give_back(std::move(r_));
     }
 
     [[nodiscard]] std::uint32_t call() const { return call_; }
+    /// Makes room for so many messages at once.
+    void reserve(std::size_t messages) {
+      r_->requests.reserve(messages);
+      r_->tokens.reserve(messages);
+      r_->streams.reserve(messages);
+      r_->indices.reserve(messages);
+      r_->statuses.reserve(messages);
+      r_->done.reserve(messages);
+    }
 
     void send(int peer, unsigned stream, std::span<const std::byte> bytes, std::uint64_t token) {
       MPI_Request request = MPI_REQUEST_NULL;
@@ -95,8 +110,9 @@ class mpi {
    private:
     static constexpr unsigned sending = 0xffffffffU;
 
-    // Every MPI has tags up to 32767. Operations whose numbers differ by 8192 never run at once.
-    [[nodiscard]] int tag(unsigned stream) const { return static_cast<int>((call_ % 8192U) * 4U + stream); }
+    [[nodiscard]] int tag(unsigned stream) const {
+      return static_cast<int>(call_ % detail::mpi_context::calls_in_flight * 4U + stream);
+    }
 
     void add(MPI_Request request, std::uint64_t token, unsigned stream) {
       r_->requests.push_back(request);

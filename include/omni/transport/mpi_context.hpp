@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -47,6 +48,8 @@ struct mpi_requests {
 /// requests that ready() tests.
 class mpi_context {
  public:
+  static constexpr std::uint32_t calls_in_flight = 8192;  ///< every MPI has tags up to 32767, and a call takes four
+
   explicit mpi_context(MPI_Comm user) {
     int inter = 0;
     check(MPI_Comm_test_inter(user, &inter), "MPI_Comm_test_inter");
@@ -103,7 +106,14 @@ class mpi_context {
     if (!broken_.empty()) throw error("omni: this communicator is unusable for omni since an earlier error: " + broken_);
   }
 
-  [[nodiscard]] std::uint32_t next_call() { return calls_++; }
+  /// Numbers an operation; its messages have tags that follow from the number.
+  [[nodiscard]] std::uint32_t open_call() {
+    if (!open_.empty() && calls_ - open_.front() >= calls_in_flight)
+      throw usage("omni: an operation is not done yet, " + std::to_string(calls_in_flight) + " operations later");
+    open_.push_back(calls_);
+    return calls_++;
+  }
+  void close_call(std::uint32_t call) { std::erase(open_, call); }
 
   /// Room for what a blocking call receives.
   [[nodiscard]] std::vector<std::byte>& scratch(std::size_t bytes) {
@@ -132,9 +142,9 @@ class mpi_context {
   /// The context of a communicator, made at the first call. Collective then.
   static mpi_context& of(MPI_Comm user) {
     int flag = 0;
-    if (keyval() != MPI_KEYVAL_INVALID && user != MPI_COMM_NULL) {
+    if (const int key = keyval(); key != MPI_KEYVAL_INVALID && user != MPI_COMM_NULL) {
       mpi_context* known = nullptr;
-      check(MPI_Comm_get_attr(user, keyval(), static_cast<void*>(&known), &flag), "MPI_Comm_get_attr");
+      check(MPI_Comm_get_attr(user, key, static_cast<void*>(&known), &flag), "MPI_Comm_get_attr");
       if (flag != 0) return *known;
     }
     if (user == MPI_COMM_NULL) throw usage("omni: the communicator is MPI_COMM_NULL");
@@ -153,8 +163,8 @@ class mpi_context {
  private:
   // The key under which contexts hang on communicators. MPI_Finalize deletes the attributes of MPI_COMM_SELF first of all: that is
   // where what is left is cleaned up.
-  static int& keyval() {
-    static int key = MPI_KEYVAL_INVALID;
+  static std::atomic<int>& keyval() {
+    static std::atomic<int> key = MPI_KEYVAL_INVALID;
     return key;
   }
   // Communicators that carry a context, so that those never freed by the user can be cleaned up.
@@ -171,11 +181,12 @@ class mpi_context {
     return m;
   }
   static void start() {
-    check(MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, &mpi_context::on_free, &keyval(), nullptr), "MPI_Comm_create_keyval");
-    int end = MPI_KEYVAL_INVALID;
+    int end = MPI_KEYVAL_INVALID, key = MPI_KEYVAL_INVALID;
     check(MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, &mpi_context::on_finalize, &end, nullptr), "MPI_Comm_create_keyval");
     check(MPI_Comm_set_attr(MPI_COMM_SELF, end, nullptr), "MPI_Comm_set_attr");
     check(MPI_Comm_free_keyval(&end), "MPI_Comm_free_keyval");
+    check(MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, &mpi_context::on_free, &key, nullptr), "MPI_Comm_create_keyval");
+    keyval() = key;
   }
   static int on_free(MPI_Comm comm, int /*key*/, void* context, void* /*extra*/) {
     {
@@ -190,8 +201,8 @@ class mpi_context {
     for (const auto& comm : left) MPI_Comm_delete_attr(comm, keyval());
     for (auto& op : operations()) MPI_Op_free(&op);
     operations().clear();
-    MPI_Comm_free_keyval(&keyval());
-    keyval() = MPI_KEYVAL_INVALID;
+    int key = keyval().exchange(MPI_KEYVAL_INVALID);
+    MPI_Comm_free_keyval(&key);
     return MPI_SUCCESS;
   }
 
@@ -201,6 +212,7 @@ class mpi_context {
   std::array<std::int64_t, 3> agreed_{};  // the largest of any rank: OMNI_CHECK, the host, minus the host
   bool duplicated_ = false, ready_ = false;
   std::uint32_t calls_ = 0, queued_ = 0, begun_ = 0;
+  std::vector<std::uint32_t> open_;  // calls that have a mailbox, oldest first
   std::string broken_;
   std::vector<std::byte> scratch_;
   std::vector<std::unique_ptr<mpi_requests>> spare_;

@@ -60,7 +60,7 @@ MPI_Op mpi_operation() {
           auto* const b = static_cast<T*>(higher);
           for (int i = 0; i < *n; ++i) b[i] = static_cast<T>(Op{}(a[i], b[i]));
         },
-        commutes<Op>());
+        commutes<Op, T>());
     return made;
   }
 }
