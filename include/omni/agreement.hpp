@@ -4,10 +4,14 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "call.hpp"
+#include "concepts.hpp"
+#include "error.hpp"
 
 namespace omni::detail {
 
@@ -25,34 +29,112 @@ double sampled_density(const Call& call) {
     const auto samples = std::min(std::clamp<std::size_t>(blocks / 32, 16, 128), blocks);
     const auto stride = blocks / samples;
     const auto identity = static_cast<T>(identity_of<T>(call.op));
+    // Jittered, so that no period of the data is in step with it.
+    const auto sample = [&](std::size_t i) {
+      const auto jitter = static_cast<std::size_t>((i + 1) * 0x9e3779b97f4a7c15U >> 32U) % stride;
+      return call.partition.block(i * stride + jitter, call.in.size());
+    };
+    constexpr std::size_t enough = 8;
+#if defined(__GNUC__) || defined(__clang__)
+    // Far apart: memory fetches them at the same time.
+    for (std::size_t i = 0; i < std::min(enough, samples); ++i) __builtin_prefetch(call.in.data() + sample(i).first);
+#endif
     std::size_t found = 0;
     for (std::size_t i = 0; i < samples; ++i) {
-      // Jittered, so that no period of the data is in step with it.
-      const auto jitter = static_cast<std::size_t>((i + 1) * 0x9e3779b97f4a7c15U >> 32U) % stride;
-      const auto b = call.partition.block(i * stride + jitter, call.in.size());
+      const auto b = sample(i);
       if (b.size != 0 && call.detector.mark(call.in.subspan(b.first, b.size), b.size, identity) != 0) ++found;
-      if (found == 8) return static_cast<double>(found) / static_cast<double>(i + 1);
+      if (found == enough) return static_cast<double>(found) / static_cast<double>(i + 1);
     }
     return static_cast<double>(found) / static_cast<double>(samples);
   }
 }
 
-/// What the ranks of a call agree on before it starts, on transports that reduce a few numbers fast: the largest of each over all
-/// ranks. A digest of the call and its negative tell whether all called alike; the third is the density of the densest rank, for
-/// topologies that want to know.
+/// What the ranks of a call agree on before it starts, on transports that want it: the largest of a few numbers over all ranks. A
+/// digest of the call and its negative tell whether all called alike; the third is the density of the densest rank, for topologies
+/// that ask for it.
+///
+/// By dissemination (Hensgen, Finkel and Manber, 1988): in round k every rank tells the one 2^k above it the largest that it has
+/// heard of. ceil(log2 N) rounds, each one message of 24 bytes to send and one to receive.
 class agreement {
  public:
   template <class Call>
   agreement(const Call& call, bool sample) {
-    const auto d = digest(call.sign("", 0, 0));
-    numbers_ = {d, -d, sample ? static_cast<std::int64_t>(sampled_density(call) * 1e6) : 1000000};
+    const auto d = digest(call.sign());
+    largest_ = {d, -d, sample ? static_cast<std::int64_t>(sampled_density(call) * 1e6) : 1000000};
   }
-  [[nodiscard]] std::array<std::int64_t, 3>& numbers() { return numbers_; }
-  [[nodiscard]] bool same_call() const { return numbers_[0] == -numbers_[1]; }
-  [[nodiscard]] double density() const { return static_cast<double>(numbers_[2]) / 1e6; }
+  agreement(const agreement&) = delete;  // its messages are under way from here
+  agreement(agreement&&) = delete;
+  agreement& operator=(const agreement&) = delete;
+  agreement& operator=(agreement&&) = delete;
+  ~agreement() = default;
+
+  template <class Mailbox>
+  void start(Mailbox& messages, int rank, int ranks) {
+    rank_ = rank;
+    ranks_ = ranks;
+    rounds_ = static_cast<std::size_t>(std::bit_width(static_cast<unsigned>(ranks - 1)));
+    for (std::size_t k = 0; k < rounds_; ++k)
+      messages.receive(peer(k, -1), stream, std::as_writable_bytes(std::span(heard_[k])), k << 1U | 1U);
+    tell(messages);
+  }
+  /// Takes what has arrived; true if anything had.
+  template <class Mailbox>
+  bool progress(Mailbox& messages) {
+    return take(messages, messages.poll());
+  }
+  template <class Mailbox>
+  void wait(Mailbox& messages) {
+    take(messages, messages.wait());
+  }
+  [[nodiscard]] bool done() const { return round_ == rounds_ && under_way_ == 0; }
+
+  // Once it is done:
+  [[nodiscard]] bool same_call() const { return largest_[0] == -largest_[1]; }
+  [[nodiscard]] double density() const { return static_cast<double>(largest_[2]) / 1e6; }
 
  private:
-  std::array<std::int64_t, 3> numbers_{};
+  using numbers = std::array<std::int64_t, 3>;
+  static constexpr unsigned stream = 3;
+  static constexpr std::size_t most_rounds = 31;
+
+  /// The peer of round k, above (1) or below (-1).
+  [[nodiscard]] int peer(std::size_t k, int direction) const {
+    const auto n = std::int64_t{ranks_};
+    return static_cast<int>((rank_ + n + direction * (std::int64_t{1} << k)) % n);
+  }
+  template <class Mailbox>
+  void tell(Mailbox& messages) {
+    told_[round_] = largest_;
+    ++under_way_;
+    messages.send(peer(round_, 1), stream, std::as_bytes(std::span(told_[round_])), round_ << 1U);
+  }
+  template <class Mailbox>
+  bool take(Mailbox& messages, std::span<const completion> done) {
+    for (const auto& c : done) {
+      const auto k = static_cast<std::size_t>(c.token >> 1U);
+      if ((c.token & 1U) == 0) {
+        --under_way_;
+      } else {
+        if (c.bytes != sizeof(numbers)) throw protocol(peer(k, -1), "agrees on something else");
+        arrived_ |= std::uint32_t{1} << k;
+      }
+    }
+    const bool moved = !done.empty();
+    // A round counts what was heard in the rounds before it, so they are taken in order.
+    while (round_ < rounds_ && (arrived_ >> round_ & 1U) != 0) {
+      for (std::size_t i = 0; i < largest_.size(); ++i) largest_[i] = std::max(largest_[i], heard_[round_][i]);
+      if (++round_ < rounds_) tell(messages);
+    }
+    return moved;
+  }
+
+  numbers largest_{};
+  int rank_ = 0, ranks_ = 1;
+  std::size_t rounds_ = 0, round_ = 0;
+  std::size_t under_way_ = 0;               // sends
+  std::uint32_t arrived_ = 0;               // bit per round
+  std::array<numbers, most_rounds> heard_;  // NOLINT(cppcoreguidelines-pro-type-member-init): written before they are read
+  std::array<numbers, most_rounds> told_;   // NOLINT(cppcoreguidelines-pro-type-member-init)
 };
 
 }  // namespace omni::detail

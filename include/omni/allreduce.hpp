@@ -13,7 +13,6 @@
 #include <thread>
 #include <type_traits>
 #include <utility>
-#include <variant>
 
 #include "agreement.hpp"
 #include "arguments.hpp"
@@ -97,15 +96,12 @@ inline void complete(report& r, std::size_t bytes, int ranks, double seconds) {
   if (r.topology == "mpi") r.bytes_sent = r.bytes_received = r.dense_bytes;  // what it does is not known better
 }
 
-/// The handle of an agreement under way, on a transport that has one.
-template <bool Agrees, class Transport>
-struct agreement_request {
-  using type = std::monostate;
-};
+/// Whether the ranks of a transport agree on every call before it starts.
 template <class Transport>
-struct agreement_request<true, Transport> {
-  using type = decltype(std::declval<Transport&>().iagree(std::declval<agreement&>().numbers()));
-};
+constexpr bool agrees_first() {
+  if constexpr (requires { Transport::agrees_first; }) return Transport::agrees_first;
+  else return false;
+}
 
 /// Whether a call goes to MPI's own allreduce without a word to the other ranks.
 template <class Topology, class Call, class Transport>
@@ -127,7 +123,7 @@ class collective final : public operation_base {
   using comparison = stream_engine<Call, transport_type>;
   static_assert(std::is_constructible_v<engine, const Topology&, const Call&, transport_type&, mailbox_type>,
                 "omni: the topology's engine cannot be made from (topology, call, transport, mailbox); see omni::topology");
-  static constexpr bool agrees = requires(transport_type & t, agreement& a) { t.iagree(a.numbers()); };
+  static constexpr bool agrees = agrees_first<transport_type>();
   static constexpr bool queues = requires(transport_type & t) { t.queue(); };
   static constexpr bool hands_over = std::is_same_v<Topology, automatic> &&
                                      reduces_itself<transport_type, typename Call::value_type, typename Call::operation_type>();
@@ -141,6 +137,7 @@ class collective final : public operation_base {
     }
     // The messages of an operation are told from those of others by the order of opening, and that is the order of calling.
     mailbox_.emplace(transport_.open());
+    if constexpr (requires { transport_.keep_alive(); }) keeps_ = transport_.keep_alive();
     if constexpr (queues) ticket_ = transport_.queue();
   }
 
@@ -184,8 +181,7 @@ class collective final : public operation_base {
       case stage::queued:
         return std::this_thread::yield();
       case stage::agreeing:
-        if constexpr (agrees) transport_.wait(agreeing_);
-        return;
+        return agreement_->wait(*mailbox_);
       case stage::comparing:
         return comparison_->wait();
       case stage::running:
@@ -198,7 +194,7 @@ class collective final : public operation_base {
     if constexpr (agrees) {
       if (is_small(topology_, call_, transport_) && !transport_.checks_calls()) return false;
       agreement_.emplace(call_, samples());
-      agreeing_ = transport_.iagree(agreement_->numbers());
+      agreement_->start(*mailbox_, transport_.rank(), transport_.size());
       stage_ = stage::agreeing;
       return true;
     } else {
@@ -211,17 +207,18 @@ class collective final : public operation_base {
     else return false;
   }
   bool agreed() {
-    if constexpr (agrees) {
-      if (!transport_.test(agreeing_)) return false;
-      if (agreement_->same_call()) {
-        call_.density = agreement_->density();
-        run();
-      } else {  // packets will tell who differs, and in what
-        stage_ = stage::comparing;
-        comparison_.emplace(ownership::nobody, "", stream_options{}, call_, transport_, std::move(*mailbox_));
-        comparison_->start();
-        pass_turn();
-      }
+    if (!agreement_->progress(*mailbox_) && !agreement_->done()) return false;
+    if (!agreement_->done()) return true;
+    if (agreement_->same_call()) {
+      call_.density = agreement_->density();
+      call_.agreed = true;
+      run();
+    } else {  // packets will tell who differs, and in what
+      stage_ = stage::comparing;
+      comparison_.emplace(ownership::nobody, "", stream_options{call_.packet_bytes, call_.window}, call_, transport_,
+                          std::move(*mailbox_));
+      comparison_->start();
+      pass_turn();
     }
     return true;
   }
@@ -269,6 +266,9 @@ class collective final : public operation_base {
   }
   void fail(const std::exception_ptr& error) noexcept override {
     pass_turn();
+    if constexpr (requires { engine_->give_up(); }) {
+      if (engine_) engine_->give_up();
+    }
     release();
     if constexpr (requires { transport_.mark_broken(std::string()); }) {
       try {
@@ -282,6 +282,7 @@ class collective final : public operation_base {
     }
   }
 
+  std::shared_ptr<const void> keeps_;  // first: goes last
   Transport transport_;
   Call call_;
   Topology topology_;
@@ -291,7 +292,6 @@ class collective final : public operation_base {
   bool holds_turn_ = false;
   std::optional<mailbox_type> mailbox_;
   std::optional<agreement> agreement_;
-  typename agreement_request<agrees, transport_type>::type agreeing_{};
   std::optional<comparison> comparison_;
   std::optional<engine> engine_;
   stopwatch total_, since_;
@@ -300,10 +300,14 @@ class collective final : public operation_base {
 
 /// What MPI did for a call.
 template <class Transport, class Call>
-report run_natively(Transport& transport, const Call& call) {
-  stopwatch watch;
-  transport.allreduce(call.in, call.out, call.op);
+report run_natively(Transport& transport, const Call& call, stopwatch& watch) {
   report r;
+  try {
+    transport.allreduce(call.in, call.out, call.op);
+  } catch (const std::exception& e) {
+    transport.mark_broken(e.what());
+    throw;
+  }
   r.topology = "mpi";
   r.blocks_total = r.blocks_sent = r.union_blocks = call.blocks();
   complete(r, call.bytes(), transport.size(), watch.lap());
@@ -317,10 +321,11 @@ template <class Transport, class Call, class Topology>
 report run(Transport&& transport, const Call& call, const Topology& topology) {
   expect_usable(call);
   if constexpr (reduces_itself<std::remove_reference_t<Transport>, typename Call::value_type, typename Call::operation_type>()) {
+    stopwatch watch;
     // MPI's blocking call drives nothing of ours, and a peer may need what this thread has under way before it gets here.
     const auto natively = [&] {
       if (operation_base::any_active()) operation_base::settle(&transport.context());
-      return run_natively(transport, call);
+      return run_natively(transport, call, watch);
     };
     if (is_small(topology, call, transport) && transport.size() > 1) {
       while (!transport.nothing_queued())
@@ -354,6 +359,8 @@ auto with_call(std::span<const T> in, std::span<T> out, const F& f, const A&... 
   using call_type = call<T, decltype(c.op), decltype(c.partition), decltype(c.detector)>;
   call_type made{in, out, c.op, c.partition, c.detector, true, std::remove_cvref_t<decltype(c.topology)>::name};
   if constexpr (requires { c.topology.fingerprint(); }) made.options = c.topology.fingerprint();
+  if constexpr (requires { c.topology.packet_bytes; }) made.packet_bytes = c.topology.packet_bytes;
+  if constexpr (requires { c.topology.window; }) made.window = c.topology.window;
   return f(made, c.topology);
 }
 
@@ -430,8 +437,14 @@ report allreduce(Comm&& comm, Data&& data, More&&... more) {
 
 /// The same, without waiting: the buffers belong to the operation until the request is done. Any number may be in flight, on any
 /// communicators; they are started in the same order on all ranks of one. Not matched by a blocking call on another rank.
+///
+/// They move on inside the calls of omni that their thread makes. A small blocking call (automatic::small_bytes) ends in
+/// MPI_Allreduce, where they do not: if requests of *other* communicators are under way, the ranks must not depend on them to reach
+/// that call, as they may with MPI_Iallreduce. Wait for them first, or make the call an iallreduce too.
 template <class... Policies, class Comm, class Data, class... More>
 [[nodiscard]] request iallreduce(Comm&& comm, Data&& data, More&&... more) {
+  constexpr bool lives = std::is_lvalue_reference_v<Comm&&> || !message_transport<std::remove_cvref_t<Comm>>;
+  static_assert(lives, "omni: the request would outlive the transport, which is a temporary; give it a name");
   return detail::parse<request, Policies...>(
       [&](const auto& call, const auto& topology) { return detail::start(detail::transport_of(comm), call, topology); }, data,
       more...);

@@ -7,11 +7,35 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <type_traits>
+#include <typeinfo>
 
 #include "concepts.hpp"
 #include "pack/signature.hpp"
 
 namespace omni::detail {
+
+constexpr std::uint64_t mixed(std::uint64_t h, std::uint64_t x) { return (h ^ x) * 0x9e3779b97f4a7c15U ^ h >> 29U; }
+
+/// Tells operations of one name apart: by their type where they have no name (compilers spell lambdas alike), by what they say of
+/// their values with `fingerprint()`, and by an identity that is a value.
+template <class T, class Op>
+std::uint64_t operation_state(const Op& op) {
+  std::uint64_t h = 0;
+#if defined(__cpp_rtti)
+  if constexpr (!has_name<Op>) {
+    static const auto type = hash(typeid(Op).name());
+    h = type;
+  }
+#endif
+  if constexpr (requires { op.fingerprint(); }) h = mixed(h, op.fingerprint());
+  if constexpr (has_identity_member<Op, T> &&
+                (std::has_unique_object_representations_v<T> || std::is_same_v<T, float> || std::is_same_v<T, double>)) {
+    const T identity = op.identity();
+    h = mixed(h, hash({reinterpret_cast<const char*>(&identity), sizeof(T)}));
+  }
+  return h;
+}
 
 /// Everything about one allreduce that is known before anything is sent: what a topology's engine works on.
 template <class T, class Op, class Partitioner, class Detector>
@@ -25,39 +49,58 @@ struct call {
   Partitioner partition;
   Detector detector;
   bool blocking = true;
-  std::string_view topology;  ///< as the caller named it
-  std::uint64_t options = 0;  ///< of the topology, where all ranks must have the same ones
-  double density = 1;         ///< of the densest rank, sampled; for a topology that asks for it
+  std::string_view topology;     ///< as the caller named it
+  std::uint64_t options = 0;     ///< of the topology, where all ranks must have the same ones
+  double density = 1;            ///< of the densest rank, sampled; for a topology that asks for it
+  std::size_t packet_bytes = 0;  ///< as the caller chose them for the topology, 0: not
+  int window = 0;
+  bool agreed = false;  ///< all ranks are known to have called alike
 
   [[nodiscard]] bool in_place() const { return static_cast<const T*>(out.data()) == in.data(); }
   [[nodiscard]] std::size_t blocks() const { return partition.count(in.size()); }
   [[nodiscard]] std::size_t bytes() const { return in.size_bytes(); }
 
+  /// What the caller has to give alike on all ranks.
+  [[nodiscard]] signature sign() const { return sign("", packet_bytes, window); }
   /// What this rank tells the others of its call.
-  [[nodiscard]] signature sign(std::string_view mode, std::size_t packet_bytes, int window) const {
+  [[nodiscard]] signature sign(std::string_view mode, std::size_t largest_packet, int in_flight) const {
     // Spelled once per instantiation.
     static const short_name<48> type(type_name<T>());
-    static const short_name<48> operation(operation_name<Op>());
+    static const short_name<40> operation(operation_name<Op>());
     signature s;
     s.count = in.size();
     s.element_size = sizeof(T);
     s.blocks = blocks();
     s.largest_block = partition.largest(in.size());
-    s.packet_bytes = packet_bytes;
-    s.window = static_cast<std::uint32_t>(window);
+    s.packet_bytes = largest_packet;
+    s.window = static_cast<std::uint32_t>(in_flight);
     s.blocking = blocking ? 1 : 0;
     s.options = options;
     s.type = type;
     s.operation = operation;
+    s.operation_state = operation_state<T>(op);
+    s.partition = static_cast<std::uint32_t>(cuts());
     s.topology = short_name<16>(topology);
     s.mode = short_name<16>(mode);
     return s;
+  }
+  /// Tells partitioners apart: by their type, by what they say of their values, and by every cut where blocks are not equal.
+  [[nodiscard]] std::uint64_t cuts() const {
+    static const auto type = hash(spelled<Partitioner>());
+    auto h = type;
+    if constexpr (requires { partition.fingerprint(); }) h = mixed(h, partition.fingerprint());
+    if constexpr (!requires { partition.uniform(); }) {
+      const auto n = blocks();
+      for (std::size_t i = 0; i < n; ++i) h = mixed(h, partition.block(i, in.size()).size);
+    }
+    return h ^ h >> 32U;
   }
 };
 
 /// Seconds since the last lap.
 class stopwatch {
  public:
+  [[nodiscard]] double elapsed() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - last_).count(); }
   double lap() {
     const auto now = std::chrono::steady_clock::now();
     const double seconds = std::chrono::duration<double>(now - last_).count();

@@ -19,9 +19,10 @@
 //     template <class T> static constexpr T identity();   // or  T identity() const:  op(identity, x) == x == op(x, identity)
 //     static constexpr bool commutative = true;           // folding in another order is allowed
 //     static constexpr std::string_view name = "sum";     // for messages
+//     std::uint64_t fingerprint() const;                  // of its values, where they must be the same on all ranks
 //
 // With an identity, blocks that hold nothing else are skipped. Without one every block travels. Only an operation that says it
-// commutes is ever folded out of rank order.
+// commutes is ever folded out of rank order. It should not throw: a rank on which it does gives up, and so do the others.
 //
 // The operations below have an identity, and commute, on numbers. On a user's type they do what its operators do, of which nothing
 // is known: every block travels, and is folded in rank order. An operation of the user's own can say more.
@@ -284,11 +285,12 @@ constexpr fold_type<Op, T> identity_of(const Op& op) {
 }
 
 template <class Op>
+inline constexpr bool has_name = requires {
+  { Op::name } -> std::convertible_to<std::string_view>;
+};
+template <class Op>
 constexpr std::string_view operation_name() {
-  if constexpr (requires {
-                  { Op::name } -> std::convertible_to<std::string_view>;
-                })
-    return Op::name;
+  if constexpr (has_name<Op>) return Op::name;
   else return spelled<Op>();
 }
 

@@ -68,8 +68,8 @@ class plan {
   void open() {
     decltype(auto) transport = detail::transport_of(comm());
     if constexpr (requires { transport.nothing_queued(); }) {
-      if (detail::operation_base::any_active()) return;  // the first run will wait, and drive them
-      while (!transport.nothing_queued()) std::this_thread::yield();
+      while (!transport.nothing_queued())
+        if (!detail::operation_base::progress_all()) std::this_thread::yield();
     }
   }
 

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <memory>
 #include <thread>
@@ -84,7 +86,7 @@ class operation_base {
     }
   }
   [[nodiscard]] static bool any_active() noexcept { return !active().empty(); }
-  [[nodiscard]] bool mine() const noexcept { return owner_ == std::this_thread::get_id(); }
+  [[nodiscard]] bool mine() const noexcept { return owner_ == this_thread(); }
 
  protected:
   /// What the ranks of the operation are known by.
@@ -121,8 +123,15 @@ class operation_base {
   }
 
   std::exception_ptr failed_;
-  std::thread::id owner_ = std::this_thread::get_id();
-  bool done_ = false;
+  // A number of its own for every thread; ids of the system come back when a thread has ended.
+  static std::uint64_t this_thread() noexcept {
+    static std::atomic<std::uint64_t> threads{0};
+    thread_local const std::uint64_t number = ++threads;
+    return number;
+  }
+
+  std::uint64_t owner_ = this_thread();
+  std::atomic<bool> done_ = false;  // another thread may ask, before it drops the request
 };
 
 }  // namespace detail

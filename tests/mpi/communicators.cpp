@@ -130,3 +130,31 @@ TEST_CASE("the counts of MPI") {
   CHECK_THROWS_AS(static_cast<void>(omni::detail::mpi_count(2147483648U)), omni::usage);
   CHECK_THROWS_AS(static_cast<void>(omni::detail::mpi_count(~std::size_t{0})), omni::usage);
 }
+
+TEST_CASE("communicators: freed while a request is under way") {
+  omni::request r;
+  std::vector<int> x(200000, 1);
+  {
+    owned dup;
+    MPI_Comm_dup(MPI_COMM_WORLD, &dup.comm);
+    r = omni::iallreduce(dup.comm, x, omni::colocated{});
+  }
+  r.wait();
+  CHECK(x == std::vector<int>(200000, size()));
+}
+
+TEST_CASE("communicators: a plan for a new one while some ranks have a request under way elsewhere") {
+  owned most, fresh;
+  MPI_Comm_split(MPI_COMM_WORLD, rank() == 0 ? 0 : 1, rank(), &most.comm);
+  MPI_Comm_dup(MPI_COMM_WORLD, &fresh.comm);
+  std::vector<int> x(50000, 1), y(50000, 1);
+  omni::allreduce(most.comm, y, omni::colocated{});
+  omni::request r;
+  y.assign(y.size(), 1);
+  if (rank() != 0) r = omni::iallreduce(most.comm, y, omni::colocated{});
+  omni::plan plan{fresh.comm, x.size(), omni::colocated{}};
+  MPI_Barrier(MPI_COMM_WORLD);  // drives nothing
+  if (r.valid()) r.wait();
+  plan.run(x);
+  CHECK(x == std::vector<int>(50000, size()));
+}

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <functional>
 #include <omni/omni.hpp>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
@@ -149,4 +150,34 @@ TEST_CASE("OMNI_CHECK=1: small calls are compared too") {
       if (x[static_cast<std::size_t>(k)] != std::vector<int>(5, k * 1000 * size() + size() * (size() - 1) / 2)) ++wrong;
     CHECK(wrong == 0);
   }
+}
+
+TEST_CASE("small calls of different lengths: nobody folds what was not sent, and the communicator says so afterwards") {
+  if (size() != 2) return;
+  owned dup;
+  MPI_Comm_dup(MPI_COMM_WORLD, &dup.comm);
+  std::vector<float> x(rank() == 0 ? 3000 : 4000, 1.0F);
+  CHECK_THROWS_AS(omni::allreduce(dup.comm, x), omni::error);
+  CHECK_THROWS_AS(omni::allreduce(dup.comm, x), omni::error);
+}
+
+TEST_CASE("an operation that throws on one rank: no other rank waits for it") {
+  owned dup;
+  MPI_Comm_dup(MPI_COMM_WORLD, &dup.comm);
+  if (size() == 1) return;
+  const int here = rank();
+  const auto op = [here](int a, int b) {
+    if (here == 1 && a + b > 100000) throw std::domain_error("too large");
+    return a + b;
+  };
+  std::vector<int> x(200000, 60000);
+  bool thrown = false;
+  try {
+    omni::allreduce(dup.comm, x, op, omni::colocated{});
+  } catch (const std::domain_error&) {
+    thrown = here == 1;
+  } catch (const omni::error&) {
+    thrown = here != 1;
+  }
+  CHECK(thrown);
 }

@@ -6,7 +6,9 @@
 #include <cstddef>
 #include <omni/omni.hpp>
 #include <span>
+#include <stdexcept>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "../support/ranks.hpp"
@@ -100,7 +102,89 @@ struct odd_blocks {
   [[nodiscard]] std::size_t largest(std::size_t /*n*/) const { return 10; }
 };
 
+// Blocks of 3 and 5 elements in turn, beginning with either: as many, and as large.
+struct alternating_blocks {
+  std::size_t first = 3;
+  [[nodiscard]] std::size_t count(std::size_t n) const { return n / 4; }
+  [[nodiscard]] omni::block_range block(std::size_t i, std::size_t /*n*/) const {
+    return i % 2 == 0 ? omni::block_range{4 * i, first} : omni::block_range{4 * i - 4 + first, 8 - first};
+  }
+  [[nodiscard]] std::size_t largest(std::size_t /*n*/) const { return 5; }
+};
+
+// A sum that starts from a value of its own.
+struct sum_from {
+  static constexpr std::string_view name = "sum from";
+  int start = 0;
+  [[nodiscard]] int identity() const { return start; }
+  int operator()(int a, int b) const { return a + b - start; }
+};
+struct weighted {
+  static constexpr std::string_view name = "weighted";
+  int weight = 1;
+  [[nodiscard]] std::uint64_t fingerprint() const { return static_cast<std::uint64_t>(weight); }
+  int operator()(int a, int b) const { return a + weight * b; }
+};
+
+// What all ranks hear when the last one calls differently: the field, if it is the same for all, and works afterwards.
+template <class Usual, class Odd>
+std::string field_of(const Usual& usual, const Odd& odd) {
+  const auto all = disagree(3, 2, 1, usual, odd);
+  for (const auto& s : all)
+    if (s.field.empty() || s.field != all[0].field || s.afterwards != "right") return "not a mismatch for all: " + s.what;
+  return all[0].field;
+}
+
 }  // namespace
+
+TEST_CASE("mismatch: what has no name, or the same one") {
+  const omni::colocated here{};
+  const auto add = [](int a, int b) { return a + b; };
+  const auto larger = [](int a, int b) { return a < b ? b : a; };
+  CHECK(field_of(dense<int>(100, here, add), dense<int>(100, here, larger)) == "operation's values (a hash)");
+  CHECK(field_of(dense<int>(100, here, sum_from{0}), dense<int>(100, here, sum_from{7})) == "operation's values (a hash)");
+  CHECK(field_of(dense<int>(100, here, weighted{1}), dense<int>(100, here, weighted{2})) == "operation's values (a hash)");
+  CHECK(field_of(dense<int>(800, here, alternating_blocks{3}), dense<int>(800, here, alternating_blocks{5})) ==
+        "partition (a hash)");
+}
+
+TEST_CASE("an operation that throws on one rank: no other rank waits for it") {
+  struct broken {
+    int on_rank;
+    int rank;
+    int operator()(int a, int b) const {
+      if (on_rank == rank && a + b > 100000) throw std::domain_error("too large");
+      return a + b;
+    }
+  };
+  for (const int ranks : {2, 3, 5})
+    for (const bool replicated : {false, true}) {
+      for (const std::size_t n : {std::size_t{300}, std::size_t{200000}}) {
+        CAPTURE(ranks);
+        CAPTURE(replicated);
+        CAPTURE(n);
+        std::vector<std::string> what(static_cast<std::size_t>(ranks), "nothing");
+        omni::transport::threads::run(ranks, [&](omni::transport::threads& comm) {
+          std::vector<int> x(n, 1);
+          for (std::size_t i = n / 2; i < n; ++i) x[i] = 60000;  // every rank folds some of these
+          auto& mine = what[static_cast<std::size_t>(comm.rank())];
+          const broken op{1, comm.rank()};
+          try {
+            if (replicated) omni::allreduce(comm, x, op, omni::replicated{}, omni::fixed_blocks{16});
+            else omni::allreduce(comm, x, op, omni::colocated{}, omni::fixed_blocks{16});
+          } catch (const std::domain_error&) {
+            mine = "its own";
+          } catch (const omni::protocol& e) {
+            mine = e.peer() == 1 ? "of rank 1" : "of another";
+          }
+        });
+        // In replicated every rank folds for itself: others may be done before they hear of it.
+        for (std::size_t r = 0; r < what.size(); ++r)
+          CHECK((what[r] == (r == 1 ? "its own" : "of rank 1") || (r != 1 && replicated && what[r] == "nothing") ||
+                 (r != 1 && what[r] == "of another")));
+      }
+    }
+}
 
 TEST_CASE("mismatch: every field, on every rank, and the transport works afterwards") {
   const omni::colocated here{};

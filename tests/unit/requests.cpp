@@ -138,3 +138,25 @@ TEST_CASE("one rank alone: results at once") {
     CHECK(r.result().bytes_sent == 0);
   });
 }
+
+TEST_CASE("a request: a thread that gets the number of one that has ended does not own its requests") {
+  omni::transport::threads::run(2, [&](omni::transport::threads& comm) {
+    std::vector<int> x(5000, 1);
+    omni::request r;
+    // One after the other: systems hand the id of the first to the second.
+    std::thread([&] {
+      r = omni::iallreduce(comm, x, omni::colocated{});
+      r.wait();
+    }).join();
+    bool refused = false;
+    std::thread([&] {
+      try {
+        r.wait();
+      } catch (const omni::usage&) {
+        refused = true;
+      }
+    }).join();
+    CHECK_NOTHROW(static_cast<void>(r.result()));
+    CHECK(refused);
+  });
+}

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <complex>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -228,4 +229,22 @@ TEST_CASE("what data may be: vectors, arrays, spans, C arrays, const input, poli
     right[7] = req.topology == "replicated";
   });
   for (const bool r : right) CHECK(r);
+}
+
+// One block per row of a sparse matrix: some are empty.
+struct row_blocks {
+  [[nodiscard]] std::size_t count(std::size_t n) const { return n == 0 ? 0 : n / 4 + 2; }
+  [[nodiscard]] omni::block_range block(std::size_t i, std::size_t n) const {
+    const auto end = [n](std::size_t k) { return std::min(n, k / 3 * 12); };  // two empty rows, then one of 12
+    return i + 1 == count(n) ? omni::block_range{end(i), n - end(i)} : omni::block_range{end(i), end(i + 1) - end(i)};
+  }
+  [[nodiscard]] std::size_t largest(std::size_t /*n*/) const { return 24; }
+};
+
+TEST_CASE("blocks may be empty") {
+  for (const std::size_t size : {1U, 5U, 12U, 1000U}) {
+    const testing::cell c{3, size, patterns::shape::uniform, size, true};
+    testing::check<patterns::wild, float>(c, omni::sum{}, row_blocks{}, omni::colocated{});
+    testing::check<patterns::exact, std::complex<float>>(c, omni::prod{}, row_blocks{}, omni::replicated{});
+  }
 }

@@ -55,11 +55,13 @@ struct signature {
   std::uint32_t window = 0;
   std::uint32_t blocking = 0;
   short_name<48> type;
-  short_name<48> operation;
+  short_name<40> operation;
+  std::uint64_t operation_state = 0;  ///< a hash of what the operation says of its values, and of its type where it has no name
   short_name<16> topology;
   short_name<16> mode;                   ///< how the topology runs: a call and its automatic choice are told apart
   std::uint64_t options = 0;             ///< of the topology
-  std::uint64_t version = OMNI_VERSION;  ///< of the library. Header and signature fill whole cache lines: elements start on one
+  std::uint32_t partition = 0;           ///< a hash of the partitioner's type and cuts
+  std::uint32_t version = OMNI_VERSION;  ///< of the library. Header and signature fill whole cache lines: elements start on one
 
   friend constexpr bool operator==(const signature&, const signature&) = default;
 };
@@ -81,12 +83,14 @@ inline mismatch difference(int here, const signature& a, int there, const signat
   if (a.element_size != b.element_size) return number("element size", a.element_size, b.element_size);
   if (a.count != b.count) return number("count", a.count, b.count);
   if (a.operation != b.operation) return make("operation", a.operation.str(), b.operation.str());
+  if (a.operation_state != b.operation_state) return number("operation's values (a hash)", a.operation_state, b.operation_state);
   if (a.blocking != b.blocking)
     return make("kind of call", a.blocking != 0 ? "allreduce" : "iallreduce", b.blocking != 0 ? "allreduce" : "iallreduce");
   if (a.topology != b.topology) return make("topology", a.topology.str(), b.topology.str());
   if (a.options != b.options) return number("topology's options", a.options, b.options);
   if (a.largest_block != b.largest_block) return number("block size", a.largest_block, b.largest_block);
   if (a.blocks != b.blocks) return number("number of blocks", a.blocks, b.blocks);
+  if (a.partition != b.partition) return number("partition (a hash)", a.partition, b.partition);
   if (a.packet_bytes != b.packet_bytes) return number("packet size", a.packet_bytes, b.packet_bytes);
   if (a.window != b.window) return number("window", a.window, b.window);
   return make("mode", a.mode.str(), b.mode.str());

@@ -33,7 +33,6 @@ struct automatic {
 
   static constexpr std::string_view name = "automatic";
   static constexpr bool samples_density = true;
-  static constexpr std::size_t shared_memory_segment = 32000;  ///< a fragment of Open MPI's shared memory, with room for its header
   static constexpr std::size_t one_message = std::size_t{1} << 30U;  ///< more never goes to MPI, which counts in int
   friend bool operator==(const automatic&, const automatic&) = default;
   /// Ranks with other limits would take other ways.
@@ -95,8 +94,7 @@ class automatic::engine {
       const auto bytes = call.bytes();
       if (t.is_native(bytes, call.density, transport.one_host())) return;
       if (call.density > t.dense_above(bytes, transport.one_host())) {
-        engine_.template emplace<ring_engine>(ring{.packet_bytes = transport.one_host() ? shared_memory_segment : 0, .window = 0},
-                                              call, transport, std::move(mailbox));
+        engine_.template emplace<ring_engine>(ring{}, call, transport, std::move(mailbox));
         return;
       }
     }
@@ -124,6 +122,9 @@ class automatic::engine {
     if (const auto* const e = std::get_if<streams_engine>(&engine_)) return e->done();
     if (const auto* const r = std::get_if<ring_engine>(&engine_)) return r->done();
     return reduced_;
+  }
+  void give_up() noexcept {
+    if (auto* const e = std::get_if<streams_engine>(&engine_)) e->give_up();
   }
   void finish(report& r) const {
     if (const auto* const e = std::get_if<streams_engine>(&engine_)) return e->finish(r);

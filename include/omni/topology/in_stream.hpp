@@ -37,7 +37,8 @@ class in_stream {
     last_ = foreign_ = aborted_ = false;
     slots_.clear();
     slots_.reserve(limits.slots(limits.window, rows));
-    while (slots_.size() < limits.slots(limits.window, rows)) slots_.push_back({buffers.take(limits.receive_bytes()), {}, 0, false});
+    while (slots_.size() < limits.slots(limits.window, rows))
+      slots_.push_back({buffers.take(limits.receive_bytes()), {}, 0, false});
   }
 
   [[nodiscard]] int peer() const { return peer_; }
@@ -119,6 +120,7 @@ class in_stream {
     if (last_ || total < accepted_ + 1 || total < known_) refuse("fewer packets than were promised");
     known_ = total;
     last_ = (h.flags & packet_last) != 0;
+    if (last_ && !foreign_ && !aborted_ && covers_ != rows_) refuse("ends before it covers all rows");
     if (last_ != (h.promised == 0)) refuse("promises no packet, and is not the last");
   }
   // Moves on to the next packet that has a block.

@@ -76,7 +76,7 @@ class ring_engine {
   }
 
   void start() {
-    greeting_.start();
+    if (!call_.agreed) greeting_.start();
     s_->buffers.rewind();
     s_->slots.resize(static_cast<std::size_t>(window_));
     s_->in_flight.assign(static_cast<std::size_t>(window_), false);
@@ -84,9 +84,9 @@ class ring_engine {
   }
   bool progress() {
     bool moved = false;
-    if (!greeting_.done()) {
+    if (!greeted()) {
       moved = greeting_.progress();
-      if (!greeting_.done()) return moved;
+      if (!greeted()) return moved;
     }
     watch_.lap();
     if (go_on()) moved = true;
@@ -95,12 +95,12 @@ class ring_engine {
     return moved;
   }
   void wait() {
-    if (!greeting_.done()) return greeting_.wait();
+    if (!greeted()) return greeting_.wait();
     watch_.lap();
     take(greeting_.messages().wait());
     report_.exchange_seconds += watch_.lap();
   }
-  [[nodiscard]] bool done() const { return greeting_.done() && taken_ == total_ && left_ == total_; }
+  [[nodiscard]] bool done() const { return greeted() && taken_ == total_ && left_ == total_; }
   void finish(report& r) const {
     greeting_.finish(r);
     r.blocks_total = r.blocks_sent = r.union_blocks = call_.blocks();
@@ -113,6 +113,9 @@ class ring_engine {
 
  private:
   static constexpr unsigned data_stream = 2;
+
+  /// Whether all ranks are known to have called alike.
+  [[nodiscard]] bool greeted() const { return call_.agreed || greeting_.done(); }
 
   // Chunk c, and its segment j: as equal as can be, so that every chunk has as many segments.
   [[nodiscard]] block_range chunk(std::size_t c) const { return part(0, call_.in.size(), c, ranks_); }

@@ -96,7 +96,7 @@ class stream_engine {
         rows_(map_.rows()),
         limits_(options.limits(ranks_, transport.preferred_packet_bytes(), call.partition.largest(call.in.size()) * sizeof(T))),
         mine_(who != ownership::nobody ? call.sign(name, limits_.packet_bytes, limits_.window)
-                                       : call.sign(name, options.packet_bytes, 0)),
+                                       : call.sign(name, options.packet_bytes, options.window)),
         messages_(std::move(mailbox)) {
     report_.topology = name;
   }
@@ -112,8 +112,8 @@ class stream_engine {
 
   /// Posts the first receives.
   void start() {
+    started_ = true;  // from the first message on there is something to abandon
     open();
-    started_ = true;
   }
   /// For an engine that goes on where this one ends: a rank opens one mailbox for a call, whatever the topology.
   [[nodiscard]] mailbox_type& messages() { return messages_; }
@@ -149,9 +149,30 @@ class stream_engine {
     if (differs_ || replicated_) return differs_ || folded_ == rows_;
     return sent(s.results) && std::all_of(s.returning.begin(), s.returning.end(), finished);
   }
+  /// After an error here that the others cannot know of, tells them that nothing more will come, so that they do not wait. What has
+  /// to be sent before may take its time, but not for ever: the others may be giving up too.
+  void give_up() noexcept {
+    if (!started_ || done()) return;
+    try {
+      auto& s = *s_;
+      const stopwatch since;
+      // Results go to everybody; where there are none, contributions do.
+      const auto told = [&] {
+        bool all = replicated_ || s.results.close(messages_, packet_abort);
+        for (auto& o : s.contributions)
+          if (!o.close(messages_, packet_abort) && replicated_) all = false;
+        return all;
+      };
+      while (!told() && since.elapsed() < 1)
+        for (const auto& c : messages_.poll())
+          if ((c.token >> 62U & 1U) == 0) stream_of(c.token).sent(slot_of(c.token));
+    } catch (...) {  // it was an error of the transport, then
+    }
+  }
   void finish(report& r) const {
     r = report_;
     r.blocks_total = blocks_;
+    if (!started_) return;
     for (const auto& o : s_->contributions) r.bytes_sent += o.bytes_sent();
     if (!replicated_) r.bytes_sent += s_->results.bytes_sent();
     for (const auto& i : s_->arriving) r.bytes_received += i.bytes_received();
@@ -257,6 +278,7 @@ class stream_engine {
     }
   }
   [[nodiscard]] std::uint64_t marked(block_range run, std::size_t block) const {
+    if (run.size == 0) return 0;
     if constexpr (skips<Op, T>) {
       return call_.detector.mark(call_.in.subspan(run.first, run.size), block, identity_);
     } else {
@@ -382,14 +404,18 @@ class stream_engine {
     else if (s.results.idle() && s.results.worthwhile()) s.results.flush(messages_, folded_);
   }
 
+  static std::size_t index_of(std::uint64_t token) { return static_cast<std::size_t>(token >> 32U & 0x3fffffffU); }
+  static std::size_t slot_of(std::uint64_t token) { return static_cast<std::size_t>(token & 0xffffffffU); }
+  out_stream& stream_of(std::uint64_t token) { return token >> 63U != 0 ? s_->results : s_->contributions[index_of(token)]; }
+
   bool take(std::span<const completion> done) {
     auto& s = *s_;
     for (const auto& c : done) {
-      const auto index = static_cast<std::size_t>(c.token >> 32U & 0x3fffffffU);
-      const auto slot = static_cast<std::size_t>(c.token & 0xffffffffU);
+      const auto index = index_of(c.token);
+      const auto slot = slot_of(c.token);
       const bool is_result = c.token >> 63U != 0;
       if ((c.token >> 62U & 1U) == 0) {
-        (is_result ? s.results : s.contributions[index]).sent(slot);
+        stream_of(c.token).sent(slot);
       } else if (is_result) {
         deliver(s.returning[index], slot, c.bytes);
       } else {
@@ -400,7 +426,7 @@ class stream_engine {
     }
     if (!differs_ && met_ == s.peers.size()) {
       for (const auto& i : s.arriving)
-        if (i.aborted()) throw protocol(i.peer(), "ends for a mismatch, where all calls are alike");
+        if (i.aborted()) throw protocol(i.peer(), "the rank gave up, though all calls are alike");
     }
     if (differs_ && !done.empty()) {
       for (auto& i : s.arriving) {  // nothing will be folded: take what comes until every stream has ended
@@ -434,7 +460,7 @@ class stream_engine {
       if (stream.first().sender() != mine_) throw protocol(stream.peer(), "results of another call");
       return true;
     });
-    if (stream.aborted()) throw protocol(stream.peer(), "ends its results for a mismatch");
+    if (stream.aborted()) throw protocol(stream.peer(), "the rank gave up");
     while (stream.next_row() != in_stream::no_row) {
       const auto block = map_.block(stream.next_row(), static_cast<std::size_t>(stream.peer()));
       if (!map_.exists(block)) throw protocol(stream.peer(), "a row past the end");

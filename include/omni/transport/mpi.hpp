@@ -27,6 +27,7 @@ namespace omni::transport {
 class mpi {
  public:
   static constexpr bool may_lose = false;
+  static constexpr bool agrees_first = true;
 
   /// Collective over `comm` at the first use of it, though it never blocks.
   explicit mpi(MPI_Comm comm) : context_(&detail::mpi_context::of(comm)) { context_->expect_usable(); }
@@ -36,6 +37,8 @@ class mpi {
   /// Just under the eager limit of TCP in Open MPI (64 KiB with its header); one more byte and every packet shakes hands.
   [[nodiscard]] std::size_t preferred_packet_bytes() const { return std::size_t{62} * 1024; }
   [[nodiscard]] detail::mpi_context& context() const { return *context_; }
+  /// An operation outlives its communicator if that is freed before the operation is done.
+  [[nodiscard]] std::shared_ptr<const void> keep_alive() const { return context_->shared_from_this(); }
   [[nodiscard]] std::uint32_t queue() { return context_->queue(); }
   [[nodiscard]] bool may_start(std::uint32_t ticket) { return context_->may_start(ticket); }
   void has_started() { context_->has_started(); }
@@ -99,6 +102,7 @@ class mpi {
     }
     void abandon() noexcept {
       for (std::size_t i = 0; i < r_->requests.size(); ++i) {
+        if (r_->requests[i] == MPI_REQUEST_NULL) continue;  // a test that failed may have left it so
         if (r_->streams[i] != sending) MPI_Cancel(&r_->requests[i]);
         MPI_Request_free(&r_->requests[i]);
       }
@@ -165,7 +169,7 @@ class mpi {
 
   [[nodiscard]] mailbox open() { return mailbox(*context_); }
 
-  // What MPI does better itself: small tensors, dense ones of middling size, and agreeing on a number.
+  // What MPI does better itself: small tensors, and dense ones of middling size.
 
   template <class T, class Op>
   static constexpr bool has_allreduce = detail::has_mpi_allreduce<T, Op>;
@@ -177,10 +181,13 @@ class mpi {
     const auto op = detail::mpi_operation<T, Op>();
     const auto comm = context_->comm();
     if (exchanges(in.size_bytes())) {
-      const int n = detail::mpi_count(in.size()), peer = 1 - rank();
+      const int n = detail::mpi_count(in.size()), peer = 1 - rank(), tag = detail::mpi_context::free_tag;
       auto& theirs = context_->scratch(in.size_bytes());
-      detail::check(MPI_Sendrecv(in.data(), n, type, peer, 3, theirs.data(), n, type, peer, 3, comm, MPI_STATUS_IGNORE),
-                    "MPI_Sendrecv");
+      MPI_Status status;
+      detail::check(MPI_Sendrecv(in.data(), n, type, peer, tag, theirs.data(), n, type, peer, tag, comm, &status), "MPI_Sendrecv");
+      int received = 0;
+      detail::check(MPI_Get_count(&status, type, &received), "MPI_Get_count");
+      if (received != n) throw protocol(peer, "has another number of elements; OMNI_CHECK=1 tells more");
       std::array<const void*, 2> sources{in.data(), theirs.data()};
       if (rank() == 1) std::swap(sources[0], sources[1]);
       detail::fold_block(Op{}, std::span<const void* const>(sources), false, out.data(), in.size());
@@ -209,14 +216,6 @@ class mpi {
     MPI_Request request = MPI_REQUEST_NULL;
     detail::check(MPI_Iallreduce(from, out.data(), detail::mpi_count(in.size()), detail::mpi_type<T>(),
                                  detail::mpi_operation<T, Op>(), context_->comm(), &request),
-                  "MPI_Iallreduce");
-    return request;
-  }
-  /// Starts to find the largest of each of these numbers over all ranks.
-  template <std::size_t N>
-  [[nodiscard]] MPI_Request iagree(std::array<std::int64_t, N>& numbers) {
-    MPI_Request request = MPI_REQUEST_NULL;
-    detail::check(MPI_Iallreduce(MPI_IN_PLACE, numbers.data(), int{N}, MPI_INT64_T, MPI_MAX, context_->comm(), &request),
                   "MPI_Iallreduce");
     return request;
   }

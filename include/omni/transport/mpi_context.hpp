@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -46,9 +47,11 @@ struct mpi_requests {
 ///
 /// Opening one is collective but never blocks: duplicating, and agreeing on OMNI_CHECK and on whether there is one host, are
 /// requests that ready() tests.
-class mpi_context {
+class mpi_context : public std::enable_shared_from_this<mpi_context> {
  public:
-  static constexpr std::uint32_t calls_in_flight = 8192;  ///< every MPI has tags up to 32767, and a call takes four
+  // Every MPI has tags up to 32767, and a call takes four.
+  static constexpr std::uint32_t calls_in_flight = 8191;
+  static constexpr int free_tag = 32767;
 
   explicit mpi_context(MPI_Comm user) {
     int inter = 0;
@@ -64,6 +67,8 @@ class mpi_context {
   mpi_context& operator=(const mpi_context&) = delete;
   mpi_context& operator=(mpi_context&&) = delete;
   ~mpi_context() {
+    int finalized = 0;
+    if (MPI_Finalized(&finalized) != MPI_SUCCESS || finalized != 0) return;
     if (opening_ != MPI_REQUEST_NULL) MPI_Wait(&opening_, MPI_STATUS_IGNORE);
     if (comm_ != MPI_COMM_NULL) MPI_Comm_free(&comm_);
   }
@@ -154,10 +159,11 @@ class mpi_context {
     if (flag != 0) throw usage("omni: MPI_Finalize has been called");
     const std::lock_guard lock(mutex());
     if (keyval() == MPI_KEYVAL_INVALID) start();
-    auto made = std::make_unique<mpi_context>(user);
+    auto made = std::make_shared<mpi_context>(user);
     check(MPI_Comm_set_attr(user, keyval(), made.get()), "MPI_Comm_set_attr");
     contexts().push_back(user);
-    return *made.release();
+    made->attribute_ = made;
+    return *made;
   }
 
  private:
@@ -168,16 +174,17 @@ class mpi_context {
     return key;
   }
   // Communicators that carry a context, so that those never freed by the user can be cleaned up.
+  // These are never destroyed: MPI_Finalize may be called by the destructor of a global.
   static std::vector<MPI_Comm>& contexts() {
-    static std::vector<MPI_Comm> list;
+    static auto& list = *new std::vector<MPI_Comm>;
     return list;
   }
   static std::vector<MPI_Op>& operations() {
-    static std::vector<MPI_Op> list;
+    static auto& list = *new std::vector<MPI_Op>;
     return list;
   }
   static std::mutex& mutex() {
-    static std::mutex m;
+    static auto& m = *new std::mutex;
     return m;
   }
   static void start() {
@@ -193,7 +200,13 @@ class mpi_context {
       const std::lock_guard lock(mutex());
       std::erase(contexts(), comm);
     }
-    delete static_cast<mpi_context*>(context);  // NOLINT(cppcoreguidelines-owning-memory): MPI owned it for us
+    const auto last = std::move(static_cast<mpi_context*>(context)->attribute_);  // unless an operation is under way
+    try {
+      while (!last->ready()) {  // Open MPI cannot duplicate a communicator that is freed meanwhile
+      }
+    } catch (const std::exception&) {
+      return MPI_ERR_OTHER;
+    }
     return MPI_SUCCESS;
   }
   static int on_finalize(MPI_Comm /*self*/, int /*key*/, void* /*value*/, void* /*extra*/) {
@@ -206,6 +219,7 @@ class mpi_context {
     return MPI_SUCCESS;
   }
 
+  std::shared_ptr<mpi_context> attribute_;  // what the user's communicator holds
   MPI_Comm comm_ = MPI_COMM_NULL;
   MPI_Request opening_ = MPI_REQUEST_NULL;
   int rank_ = 0, size_ = 1;

@@ -31,8 +31,9 @@ MPI_Datatype mpi_type() {
 }
 
 template <class T>
-inline constexpr bool has_mpi_type = (std::is_integral_v<T> && sizeof(T) <= 8) || std::is_floating_point_v<T> ||
-                                     std::is_same_v<T, std::complex<float>> || std::is_same_v<T, std::complex<double>>;
+inline constexpr bool has_mpi_type =
+    (std::is_integral_v<T> && sizeof(T) <= 8) || std::is_same_v<T, float> || std::is_same_v<T, double> ||
+    std::is_same_v<T, long double> || std::is_same_v<T, std::complex<float>> || std::is_same_v<T, std::complex<double>>;
 
 /// Whether MPI_Allreduce computes what Op means on T. Users' operations always take the library's way: MPI may associate them
 /// differently, and has no room for their state.
