@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -53,8 +52,9 @@ double sampled_density(const Call& call) {
 /// digest of the call and its negative tell whether all called alike; the third is the density of the densest rank, for topologies
 /// that ask for it.
 ///
-/// By dissemination (Hensgen, Finkel and Manber, 1988): in round k every rank tells the one 2^k above it the largest that it has
-/// heard of. ceil(log2 N) rounds, each one message of 24 bytes to send and one to receive.
+/// By dissemination (Hensgen, Finkel and Manber, 1988) with radix 4: in round k every rank tells the ranks 4^k, 2 4^k and 3 4^k
+/// above it the largest that it has heard of. ceil(log4 N) rounds, each at most three messages of 24 bytes to send and to receive:
+/// up to four ranks wait for each other only once.
 class agreement {
  public:
   template <class Call>
@@ -72,9 +72,10 @@ class agreement {
   void start(Mailbox& messages, int rank, int ranks) {
     rank_ = rank;
     ranks_ = ranks;
-    rounds_ = static_cast<std::size_t>(std::bit_width(static_cast<unsigned>(ranks - 1)));
+    for (std::int64_t step = 1; step < ranks; step *= radix) ++rounds_;
     for (std::size_t k = 0; k < rounds_; ++k)
-      messages.receive(peer(k, -1), stream, std::as_writable_bytes(std::span(heard_[k])), k << 1U | 1U);
+      for (std::size_t i = 0; i < peers(k); ++i)
+        messages.receive(peer(k, i, -1), stream, std::as_writable_bytes(std::span(heard_[k][i])), (k << 3U | i << 1U | 1U));
     tell(messages);
   }
   /// Takes what has arrived; true if anything had.
@@ -95,34 +96,42 @@ class agreement {
  private:
   using numbers = std::array<std::int64_t, 3>;
   static constexpr unsigned stream = 3;
-  static constexpr std::size_t most_rounds = 31;
+  static constexpr int radix = 4;
+  static constexpr std::size_t most_rounds = 16;
 
-  /// The peer of round k, above (1) or below (-1).
-  [[nodiscard]] int peer(std::size_t k, int direction) const {
+  static std::int64_t step(std::size_t k) { return std::int64_t{1} << (2 * k); }
+  /// To how many ranks this one talks in round k.
+  [[nodiscard]] std::size_t peers(std::size_t k) const {
+    return static_cast<std::size_t>(std::min<std::int64_t>(radix - 1, (ranks_ - 1) / step(k)));
+  }
+  /// Number i of them above (1), or the one for which this rank is that (-1).
+  [[nodiscard]] int peer(std::size_t k, std::size_t i, int direction) const {
     const auto n = std::int64_t{ranks_};
-    return static_cast<int>((rank_ + n + direction * (std::int64_t{1} << k)) % n);
+    return static_cast<int>((rank_ + n + direction * static_cast<std::int64_t>(i + 1) * step(k)) % n);
   }
   template <class Mailbox>
   void tell(Mailbox& messages) {
     told_[round_] = largest_;
-    ++under_way_;
-    messages.send(peer(round_, 1), stream, std::as_bytes(std::span(told_[round_])), round_ << 1U);
+    for (std::size_t i = 0; i < peers(round_); ++i, ++under_way_)
+      messages.send(peer(round_, i, 1), stream, std::as_bytes(std::span(told_[round_])), round_ << 3U);
   }
   template <class Mailbox>
   bool take(Mailbox& messages, std::span<const completion> done) {
     for (const auto& c : done) {
-      const auto k = static_cast<std::size_t>(c.token >> 1U);
       if ((c.token & 1U) == 0) {
         --under_way_;
-      } else {
-        if (c.bytes != sizeof(numbers)) throw protocol(peer(k, -1), "agrees on something else");
-        arrived_ |= std::uint32_t{1} << k;
+        continue;
       }
+      const auto k = static_cast<std::size_t>(c.token >> 3U);
+      const auto i = static_cast<std::size_t>(c.token >> 1U & 3U);
+      if (c.bytes != sizeof(numbers)) throw protocol(peer(k, i, -1), "agrees on something else");
+      ++arrived_[k];
     }
     const bool moved = !done.empty();
-    // A round counts what was heard in the rounds before it, so they are taken in order.
-    while (round_ < rounds_ && (arrived_ >> round_ & 1U) != 0) {
-      for (std::size_t i = 0; i < largest_.size(); ++i) largest_[i] = std::max(largest_[i], heard_[round_][i]);
+    // A round tells what was heard in the rounds before it, so they are taken in order.
+    while (round_ < rounds_ && arrived_[round_] == peers(round_)) {
+      for (std::size_t i = 0; i < peers(round_); ++i)
+        for (std::size_t n = 0; n < largest_.size(); ++n) largest_[n] = std::max(largest_[n], heard_[round_][i][n]);
       if (++round_ < rounds_) tell(messages);
     }
     return moved;
@@ -131,10 +140,12 @@ class agreement {
   numbers largest_{};
   int rank_ = 0, ranks_ = 1;
   std::size_t rounds_ = 0, round_ = 0;
-  std::size_t under_way_ = 0;               // sends
-  std::uint32_t arrived_ = 0;               // bit per round
-  std::array<numbers, most_rounds> heard_;  // NOLINT(cppcoreguidelines-pro-type-member-init): written before they are read
-  std::array<numbers, most_rounds> told_;   // NOLINT(cppcoreguidelines-pro-type-member-init)
+  std::size_t under_way_ = 0;                       // sends
+  std::array<std::size_t, most_rounds> arrived_{};  // in each round
+  // NOLINTBEGIN(cppcoreguidelines-pro-type-member-init): written before they are read
+  std::array<std::array<numbers, radix - 1>, most_rounds> heard_;
+  std::array<numbers, most_rounds> told_;
+  // NOLINTEND(cppcoreguidelines-pro-type-member-init)
 };
 
 }  // namespace omni::detail

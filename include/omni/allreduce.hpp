@@ -231,7 +231,7 @@ class collective final : public operation_base {
   }
   void run() {
     if constexpr (hands_over) {
-      if (call_.blocking && topology_.is_native(call_.bytes(), call_.density, transport_.one_host())) {
+      if (call_.blocking && topology_.is_native(call_.bytes(), call_.density, transport_.size(), transport_.one_host())) {
         handed_over_ = true;
         pass_turn();
         release();

@@ -20,7 +20,9 @@ namespace omni {
 /// Cuts [0, n) into consecutive blocks. All ranks must cut alike.
 ///
 /// `count(n)` blocks, `block(i, n)` the range of one, `largest(n)` a bound on their size. A partitioner whose blocks are equal but
-/// for the last may also offer `uniform()`, their size: runs of blocks are then scanned in one sweep.
+/// for the last may also offer `uniform()`, their size: runs of blocks are then scanned in one sweep. Blocks may be empty. Two
+/// partitioners of one type that cut differently are told apart by their blocks or, with `uniform()`, by the largest; what else
+/// must be the same on all ranks goes into a `std::uint64_t fingerprint()`.
 template <class P>
 concept partitioner = std::copyable<P> && requires(const P& p, std::size_t i, std::size_t n) {
   { p.count(n) } -> std::convertible_to<std::size_t>;
@@ -67,6 +69,12 @@ concept mailbox = std::movable<M> && requires(M& m, const M& c, int peer, unsign
 /// `open()` starts an operation: the k-th mailbox that a rank opens talks to the k-th of every other rank.
 /// `may_lose` says whether messages can be lost. `preferred_packet_bytes()` is the largest message that travels without a
 /// handshake of its own.
+///
+/// A transport may offer more, and the library makes use of it (transport/mpi.hpp does all): `agrees_first = true`, to agree on
+/// every call before it starts; `mark_broken(why)`, to refuse calls after an error; `keep_alive()`, a shared pointer to what a
+/// request needs; `queue()`, `may_start(ticket)`, `has_started()` and `nothing_queued()`, where operations must start in turn; and
+/// a dense allreduce of its own: `has_allreduce<T, Op>`, `allreduce`, `iallreduce` with `test` and `wait`, `one_host()` and
+/// `checks_calls()`. A mailbox may offer `reserve(messages)`.
 template <class T>
 concept message_transport = requires(T& t, const T& c) {
   { c.rank() } -> std::convertible_to<int>;

@@ -16,7 +16,7 @@
 
 // An operation is a callable `T op(T lower, T higher)`, where `lower` has been folded from lower ranks. It may say more:
 //
-//     template <class T> static constexpr T identity();   // or  T identity() const:  op(identity, x) == x == op(x, identity)
+//     template <class T> static constexpr T identity();   // or  T identity() const:  as an operand it changes no fold's result
 //     static constexpr bool commutative = true;           // folding in another order is allowed
 //     static constexpr std::string_view name = "sum";     // for messages
 //     std::uint64_t fingerprint() const;                  // of its values, where they must be the same on all ranks
@@ -173,7 +173,7 @@ struct bxor {
   }
 };
 
-/// Logical and, 0 or 1. Null: ones.
+/// Logical and, 0 or 1 (one rank alone keeps what it has). Null: ones.
 struct land {
   static constexpr std::string_view name = "land";
   static constexpr bool commutative = true;

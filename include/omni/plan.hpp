@@ -19,9 +19,9 @@ namespace omni {
 ///     omni::plan p{comm, grad.size(), omni::sum{}};
 ///     for (...) p.run(grad);
 ///
-/// Making a plan is collective: it opens the library's side of the communicator. After the first run of a shape, running allocates
-/// nothing. Cost and errors of a run are those of allreduce; a tensor of another size is a `usage` error. The communicator (or
-/// transport) must outlive the plan.
+/// Making a plan is collective: it opens the library's side of the communicator. After the first run of a shape, run() allocates
+/// nothing; start() allocates the request. Cost and errors of a run are those of allreduce; a tensor of another size is a `usage`
+/// error. The communicator (or transport) must outlive the plan.
 template <class Comm, class... Choices>
 class plan {
  public:

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -39,15 +40,19 @@ struct automatic {
   [[nodiscard]] constexpr std::uint64_t fingerprint() const { return small_bytes * 0x9e3779b97f4a7c15U ^ ring_bytes; }
 
   [[nodiscard]] constexpr bool is_small(std::size_t bytes) const { return bytes <= std::min(small_bytes, one_message); }
-  /// The density above which a dense algorithm is faster. Inside a host that is where the copies of sparse packets cost more than
-  /// the volume they save; between hosts volume is all, and the streams carry less than a ring unless nothing is null.
-  [[nodiscard]] constexpr double dense_above(std::size_t bytes, bool one_host) const {
-    if (!one_host) return 0.9;
-    return bytes < ring_bytes ? 0.1 : 0.2;
+  /// Whether a dense algorithm is faster. Inside a host that is where the copies of sparse packets cost more than the volume they
+  /// save; between hosts volume is all, and the streams carry less than a ring unless nothing is null. The limits are measured
+  /// (docs/tuning.md).
+  [[nodiscard]] bool is_dense(std::size_t bytes, double density, int ranks, bool one_host) const {
+    const bool large = bytes >= ring_bytes;
+    if (!one_host) return density > 0.9;
+    if (ranks == 2) return density > (large ? 0.55 : 0.35);
+    const double union_density = 1 - std::pow(1 - density, ranks);  // of blocks that are not null independently of each other
+    return density + union_density > (large ? 1.05 : 0.7);
   }
   /// Whether MPI's own allreduce is the best there is.
-  [[nodiscard]] constexpr bool is_native(std::size_t bytes, double density, bool one_host) const {
-    return is_small(bytes) || (bytes < std::min(ring_bytes, one_message) && density > dense_above(bytes, one_host));
+  [[nodiscard]] bool is_native(std::size_t bytes, double density, int ranks, bool one_host) const {
+    return is_small(bytes) || (bytes < std::min(ring_bytes, one_message) && is_dense(bytes, density, ranks, one_host));
   }
   [[nodiscard]] static constexpr detail::ownership streams(int ranks) {
     return ranks == 2 ? detail::ownership::replicated : detail::ownership::shared;
@@ -92,8 +97,9 @@ class automatic::engine {
   engine(const automatic& t, const Call& call, Transport& transport, mailbox_type mailbox) : call_(call), transport_(&transport) {
     if constexpr (native) {
       const auto bytes = call.bytes();
-      if (t.is_native(bytes, call.density, transport.one_host())) return;
-      if (call.density > t.dense_above(bytes, transport.one_host())) {
+      const auto ranks = transport.size();
+      if (t.is_native(bytes, call.density, ranks, transport.one_host())) return;
+      if (t.is_dense(bytes, call.density, ranks, transport.one_host())) {
         engine_.template emplace<ring_engine>(ring{}, call, transport, std::move(mailbox));
         return;
       }

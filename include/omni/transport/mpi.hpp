@@ -193,7 +193,7 @@ class mpi {
       detail::fold_block(Op{}, std::span<const void* const>(sources), false, out.data(), in.size());
       return;
     }
-    const bool halves = reduces_and_broadcasts(in.size_bytes());
+    const bool halves = reduces_and_broadcasts(in.size_bytes(), in_place);
     for (std::size_t at = 0; at < in.size();) {
       const auto n = std::min(in.size() - at, largest_count);
       const int count = detail::mpi_count(n);
@@ -242,8 +242,10 @@ class mpi {
 #endif
   }
   [[nodiscard]] bool exchanges(std::size_t bytes) const { return size() == 2 && leaves_ring_early(bytes, std::size_t{32} << 10U); }
-  [[nodiscard]] bool reduces_and_broadcasts(std::size_t bytes) const {
-    return size() > 2 && size() <= 4 && leaves_ring_early(bytes, std::size_t{64} << 10U);
+  [[nodiscard]] bool reduces_and_broadcasts(std::size_t bytes, bool in_place) const {
+    // Two ranks, large and out of place: MPI's own choice begins by copying the input to the output.
+    if (size() == 2) return !in_place && bytes > (std::size_t{512} << 10U) && leaves_ring_early(bytes, largest_count);
+    return size() <= 4 && leaves_ring_early(bytes, std::size_t{64} << 10U);
   }
 
   detail::mpi_context* context_;
