@@ -34,7 +34,7 @@ if [ "$help" = yes ] && [ ! -x build/bench-build/bench/omni-bench-allreduce ]; t
 # shellcheck source=tests/support/install.sh
 . tests/support/install.sh
 need cmake:cmake make:make g++:g++ mpicxx:libopenmpi-dev mpirun:openmpi-bin \
-  /usr/include/CLI/CLI.hpp:libcli11-dev /usr/include/nlohmann/json.hpp:nlohmann-json3-dev \
+  include/CLI/CLI.hpp:libcli11-dev include/nlohmann/json.hpp:nlohmann-json3-dev \
   /usr/lib/python3/dist-packages/matplotlib:python3-matplotlib
 
 build=build/bench-build

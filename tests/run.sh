@@ -46,64 +46,26 @@ have() { command -v "$1" >/dev/null 2>&1; }
 
 # ---- what is needed
 
-missing=()
-need() { # package, then a command that succeeds where it is installed
-  local package=$1
-  shift
-  "$@" >/dev/null 2>&1 || missing+=("$package")
-}
-header() { # one of the files exists
-  local f
-  for f in "$@"; do [ -e "$f" ] && return 0; done
-  return 1
-}
-find_missing() {
-  missing=()
-  need cmake have cmake
-  need ninja-build have ninja
-  need g++ have g++
-  need pkg-config have pkg-config
-  need doctest-dev header /usr/include/doctest/doctest.h /usr/local/include/doctest/doctest.h /opt/homebrew/include/doctest/doctest.h
-  need libcli11-dev header /usr/include/CLI/CLI.hpp /usr/local/include/CLI/CLI.hpp /opt/homebrew/include/CLI/CLI.hpp
-  need nlohmann-json3-dev header /usr/include/nlohmann/json.hpp /usr/local/include/nlohmann/json.hpp /opt/homebrew/include/nlohmann/json.hpp
-  if [ "$mpi" = openmpi ]; then
-    need openmpi-bin have mpirun
-    need libopenmpi-dev have mpicxx
-    need libboost-mpi-dev header /usr/include/boost/mpi.hpp /usr/local/include/boost/mpi.hpp
-    need libboost-serialization-dev header /usr/include/boost/serialization/access.hpp /usr/local/include/boost/serialization/access.hpp
-  fi
-  if [ "$mpi" = mpich ] || { [ $quick = 0 ] && have dpkg; }; then
-    need mpich have mpiexec.mpich
-    need libmpich-dev have mpicxx.mpich
-  fi
-  if [ $quick = 0 ]; then
-    need clang have clang++
-    need clang-format have clang-format
-    need clang-tidy have clang-tidy
-  fi
-}
-
-find_missing
-if [ ${#missing[@]} -gt 0 ]; then
-  sudo=
-  [ "$(id -u)" = 0 ] || sudo=sudo
-  if have apt-get && { [ -z "$sudo" ] || have sudo; }; then
-    echo "== installing: ${missing[*]}"
-    $sudo env DEBIAN_FRONTEND=noninteractive apt-get update -qq </dev/null
-    $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" </dev/null >/dev/null
-    find_missing
-  fi
-  if [ ${#missing[@]} -gt 0 ]; then
-    echo "tests/run.sh: missing, by their names in Debian: ${missing[*]}" >&2
-    exit 1
-  fi
+# shellcheck source=tests/support/install.sh
+. tests/support/install.sh
+needed=(cmake:cmake ninja:ninja-build g++:g++ pkg-config:pkg-config include/doctest/doctest.h:doctest-dev include/CLI/CLI.hpp:libcli11-dev
+  include/nlohmann/json.hpp:nlohmann-json3-dev)
+if [ "$mpi" = openmpi ]; then
+  needed+=(mpirun:openmpi-bin mpicxx:libopenmpi-dev include/boost/mpi.hpp:libboost-mpi-dev
+    include/boost/serialization/access.hpp:libboost-serialization-dev)
 fi
+if [ "$mpi" = mpich ] || { [ $quick = 0 ] && have dpkg; }; then
+  needed+=(mpiexec.mpich:mpich mpicxx.mpich:libmpich-dev)
+fi
+[ $quick = 1 ] || needed+=(clang++:clang clang-format:clang-format clang-tidy:clang-tidy)
+need "${needed[@]}"
 
 # ---- building; each part that does not build is a failed test of the ctest at the end
 
 jobs=${OMNI_JOBS:-$(nproc 2>/dev/null || echo 2)}
 generator=()
-have ninja && generator=(-G Ninja)
+keep_going=()
+have ninja && generator=(-G Ninja) && keep_going=(-- -k 0)
 all=$PWD/build/all
 rm -rf "$all"
 mkdir -p "$all"
@@ -123,7 +85,7 @@ build() { # part, preset, targets (or nothing for all), and after -- what else t
     rm -rf "build/$part"
   fi
   cmake --preset "$preset" -B "build/$part" "${generator[@]}" "$@" </dev/null >"$log" 2>&1 &&
-    cmake --build "build/$part" -j "$jobs" ${targets:+--target $targets} </dev/null >>"$log" 2>&1 || rc=1
+    cmake --build "build/$part" -j "$jobs" ${targets:+--target $targets} ${keep_going[@]+"${keep_going[@]}"} </dev/null >>"$log" 2>&1 || rc=1
   if [ $rc != 0 ]; then
     grep -E -A3 'error|Error|FAILED' "$log" | head -60
     echo "== $part: did NOT build; all of it in $log"

@@ -2,15 +2,19 @@
 # SPDX-License-Identifier: BSL-1.0
 #
 # need COMMAND_OR_FILE:PACKAGE ... installs the Debian packages whose command or file is missing; where that cannot be done, names them
-# and ends.
+# and ends. A file that begins with include/ is looked for where compilers look.
+present() { # command or file
+  local prefix
+  case "$1" in
+    include/*) for prefix in /usr /usr/local /opt/homebrew; do [ -e "$prefix/$1" ] && return 0; done; return 1 ;;
+    /*) [ -e "$1" ] ;;
+    *) command -v "$1" > /dev/null 2>&1 ;;
+  esac
+}
 need() {
-  local missing=() pair what
+  local missing=() pair
   for pair in "$@"; do
-    what=${pair%%:*}
-    case "$what" in
-      /*) [ -e "$what" ] || missing+=("${pair#*:}") ;;
-      *) command -v "$what" > /dev/null 2>&1 || missing+=("${pair#*:}") ;;
-    esac
+    present "${pair%%:*}" || missing+=("${pair#*:}")
   done
   [ ${#missing[@]} -eq 0 ] && return 0
   local sudo=()
@@ -25,4 +29,7 @@ need() {
   { "${sudo[@]}" apt-get update && "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "${missing[@]}"; } \
     > "$log" 2>&1 < /dev/null || { cat "$log"; echo "apt-get could not install: ${missing[*]}" >&2; exit 1; }
   rm -f "$log"
+  for pair in "$@"; do
+    present "${pair%%:*}" || { echo "${pair%%:*} is still missing, after installing ${pair#*:}" >&2; exit 1; }
+  done
 }

@@ -215,7 +215,9 @@ TEST_CASE("signatures: the first field that differs is named, with both values")
   CHECK(std::string(count.what()) == "omni: ranks disagree about the count: rank 3 called with 12345, rank 5 with 99");
   CHECK(field([](signature& s) { s.type = omni::detail::short_name<48>("double"); }).there() == "double");
   CHECK(field([](signature& s) { s.element_size = 8; }).field() == "element size");
-  CHECK(field([](signature& s) { s.operation = omni::detail::short_name<48>("max"); }).field() == "operation");
+  CHECK(field([](signature& s) { s.operation = omni::detail::short_name<40>("max"); }).field() == "operation");
+  CHECK(field([](signature& s) { s.operation_state = 1; }).field() == "operation's values (a hash)");
+  CHECK(field([](signature& s) { s.partition = 1; }).field() == "partition (a hash)");
   CHECK(field([](signature& s) { s.blocking = 1; }).field() == "kind of call");
   CHECK(field([](signature& s) { s.topology = omni::detail::short_name<16>("ring"); }).field() == "topology");
   CHECK(field([](signature& s) { s.largest_block = 1; }).field() == "block size");
