@@ -142,10 +142,8 @@ class agreement {
   std::size_t rounds_ = 0, round_ = 0;
   std::size_t under_way_ = 0;                       // sends
   std::array<std::size_t, most_rounds> arrived_{};  // in each round
-  // NOLINTBEGIN(cppcoreguidelines-pro-type-member-init): written before they are read
-  std::array<std::array<numbers, radix - 1>, most_rounds> heard_;
-  std::array<numbers, most_rounds> told_;
-  // NOLINTEND(cppcoreguidelines-pro-type-member-init)
+  std::array<std::array<numbers, radix - 1>, most_rounds> heard_{};
+  std::array<numbers, most_rounds> told_{};
 };
 
 }  // namespace omni::detail

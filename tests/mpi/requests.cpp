@@ -70,7 +70,8 @@ TEST_CASE("many requests of the default topology at once: small, sparse and dens
     std::vector<omni::request> requests;
     for (auto& v : x) {
       requests.push_back(omni::iallreduce(MPI_COMM_WORLD, v));
-      if ((rank() + requests.size()) % 3 == 0) std::this_thread::sleep_for(std::chrono::microseconds(300));
+      if ((static_cast<std::size_t>(rank()) + requests.size()) % 3 == 0)
+        std::this_thread::sleep_for(std::chrono::microseconds(300));
     }
     if (rank() % 2 == 0) std::reverse(requests.begin(), requests.end());
     for (auto& r : requests) r.wait();

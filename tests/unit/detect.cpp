@@ -90,7 +90,9 @@ TEST_CASE("kernels: sizes 0 to 600 bytes, misalignments, one byte that differs i
   omni::detail::null_pattern zero{};
   omni::detail::null_pattern mixed{};
   for (std::size_t i = 0; i < 64; ++i) mixed[i] = static_cast<std::byte>(i % 16 + 1);
-  for (const auto& [kernel_name, kernel] : kernels()) {
+  for (const auto& named : kernels()) {
+    const auto& kernel = named.second;
+    const std::string kernel_name = named.first;
     CAPTURE(kernel_name);
     int wrong = 0;
     for (const auto& pattern : {zero, mixed})
@@ -113,7 +115,9 @@ TEST_CASE("kernels: sizes 0 to 600 bytes, misalignments, one byte that differs i
 
 TEST_CASE("kernels: up to 64 blocks, each marked by its own bit") {
   const omni::detail::null_pattern zero{};
-  for (const auto& [kernel_name, kernel] : kernels()) {
+  for (const auto& named : kernels()) {
+    const auto& kernel = named.second;
+    const std::string kernel_name = named.first;
     CAPTURE(kernel_name);
     int wrong = 0;
     for (const std::size_t bytes : {1U, 4U, 63U, 64U, 65U, 256U, 300U, 1024U})

@@ -47,7 +47,6 @@ TEST_CASE("reports: blocks, densities, bytes") {
         const std::size_t block = 64;
         const auto inputs = patterns::tensors<patterns::wild>(shape, ++seed, ranks, n, 0.0F);
         std::vector<bool> any((n + block - 1) / block, false);
-        std::size_t own = 0;
         for (const auto& x : inputs) {
           const auto marks = oracle::nonnull_blocks(x, block, 0.0F);
           for (std::size_t b = 0; b < marks.size(); ++b) any[b] = any[b] || marks[b];
@@ -60,7 +59,6 @@ TEST_CASE("reports: blocks, densities, bytes") {
           for (std::size_t r = 0; r < inputs.size(); ++r) {
             const auto& rep = (*reports)[r];
             const auto mine = count(oracle::nonnull_blocks(inputs[r], block, 0.0F));
-            own += mine;
             CHECK(rep.topology == (reports == &shared ? "colocated" : "replicated"));
             CHECK(rep.blocks_total == any.size());
             CHECK(rep.blocks_sent == mine);

@@ -131,8 +131,8 @@ TEST_CASE("operations that do not commute keep the rank order") {
 }
 
 TEST_CASE("lambdas: with state, without identity") {
-  const int modulus = 10007;
   for (const int ranks : {2, 3, 7}) {
+    const int modulus = 10000 + ranks;
     const auto inputs =
         make_inputs<int>(ranks, [](std::size_t r, std::size_t i) { return static_cast<int>((i * 31 + r * 17) % 1000); });
     check_everywhere(inputs, [modulus](int a, int b) { return (a * 5 + b) % modulus; });
@@ -233,10 +233,10 @@ TEST_CASE("what data may be: vectors, arrays, spans, C arrays, const input, poli
 
 // One block per row of a sparse matrix: some are empty.
 struct row_blocks {
-  [[nodiscard]] std::size_t count(std::size_t n) const { return n == 0 ? 0 : n / 4 + 2; }
-  [[nodiscard]] omni::block_range block(std::size_t i, std::size_t n) const {
-    const auto end = [n](std::size_t k) { return std::min(n, k / 3 * 12); };  // two empty rows, then one of 12
-    return i + 1 == count(n) ? omni::block_range{end(i), n - end(i)} : omni::block_range{end(i), end(i + 1) - end(i)};
+  [[nodiscard]] std::size_t count(std::size_t elements) const { return elements == 0 ? 0 : elements / 4 + 2; }
+  [[nodiscard]] omni::block_range block(std::size_t i, std::size_t elements) const {
+    const auto end = [elements](std::size_t k) { return std::min(elements, k / 3 * 12); };  // two empty rows, then one of 12
+    return {end(i), (i + 1 == count(elements) ? elements : end(i + 1)) - end(i)};
   }
   [[nodiscard]] std::size_t largest(std::size_t /*n*/) const { return 24; }
 };

@@ -36,8 +36,8 @@ class in_stream {
     bytes_received_ = 0;
     last_ = foreign_ = aborted_ = false;
     slots_.clear();
-    slots_.reserve(limits.slots(limits.window, rows));
-    while (slots_.size() < limits.slots(limits.window, rows))
+    slots_.reserve(packet_limits::slots(limits.window, rows));
+    while (slots_.size() < packet_limits::slots(limits.window, rows))
       slots_.push_back({buffers.take(limits.receive_bytes()), {}, 0, false});
   }
 

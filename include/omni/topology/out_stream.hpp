@@ -46,7 +46,7 @@ class out_stream {
     current_ = none;
     closed_ = false;
     slots_.clear();
-    const auto n = limits.slots(limits.window + 1, rows);  // one is filled while the window is under way
+    const auto n = packet_limits::slots(limits.window + 1, rows);  // one is filled while the window is under way
     slots_.reserve(n);
     while (slots_.size() < n) slots_.push_back({packet_writer(buffers.take(limits.receive_bytes()))});
   }
