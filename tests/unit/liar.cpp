@@ -10,39 +10,15 @@
 #include <string>
 #include <vector>
 
+#include "../support/leaks.hpp"
 #include "../support/ranks.hpp"
 #include "../support/replay.hpp"
-
-#if defined(__SANITIZE_ADDRESS__)
-#define OMNI_TEST_LEAKS 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define OMNI_TEST_LEAKS 1
-#endif
-#endif
-#ifdef OMNI_TEST_LEAKS
-#include <sanitizer/lsan_interface.h>
-#endif
 
 // Rank 1 lies. Rank 0 must end with omni::protocol or omni::mismatch, or go on waiting; never read or write where it should not.
 
 namespace {
 
 using testing::recorded_packet;
-
-// After an error the library gives its buffers up on purpose: messages may still be written to them.
-struct leaks_are_meant {
-#ifdef OMNI_TEST_LEAKS
-  leaks_are_meant() { __lsan_disable(); }
-  ~leaks_are_meant() { __lsan_enable(); }
-#else
-  leaks_are_meant() {}  // NOLINT(modernize-use-equals-default): not an unused variable
-#endif
-  leaks_are_meant(const leaks_are_meant&) = delete;
-  leaks_are_meant(leaks_are_meant&&) = delete;
-  leaks_are_meant& operator=(const leaks_are_meant&) = delete;
-  leaks_are_meant& operator=(leaks_are_meant&&) = delete;
-};
 
 struct setting {
   std::size_t n;
@@ -77,7 +53,7 @@ std::vector<recorded_packet> record(const setting& s) {
 
 // How a call of rank 0 ends: "right", "wrong", "starved", or what was thrown.
 std::string play(const std::vector<recorded_packet>& packets, const setting& s) {
-  const leaks_are_meant meant;
+  const testing::leaks_are_meant meant;
   testing::player comm(packets);
   auto x = input(0, s);
   try {
