@@ -152,6 +152,7 @@ TEST_CASE("OMNI_CHECK=1: small calls are compared too") {
   }
 }
 
+#ifdef OPEN_MPI  // elsewhere it is MPI_Allreduce that was called with different counts, and that may hang
 TEST_CASE("small calls of different lengths: nobody folds what was not sent, and the communicator says so afterwards") {
   if (size() != 2) return;
   owned dup;
@@ -160,6 +161,7 @@ TEST_CASE("small calls of different lengths: nobody folds what was not sent, and
   CHECK_THROWS_AS(omni::allreduce(dup.comm, x), omni::error);
   CHECK_THROWS_AS(omni::allreduce(dup.comm, x), omni::error);
 }
+#endif
 
 TEST_CASE("an operation that throws on one rank: no other rank waits for it") {
   owned dup;

@@ -70,14 +70,19 @@ class mpi_context : public std::enable_shared_from_this<mpi_context> {
     int finalized = 0;
     if (MPI_Finalized(&finalized) != MPI_SUCCESS || finalized != 0) return;
     if (opening_ != MPI_REQUEST_NULL) MPI_Wait(&opening_, MPI_STATUS_IGNORE);
-    if (comm_ != MPI_COMM_NULL) MPI_Comm_free(&comm_);
+    // After an error messages may be left on the duplicate. It is kept, or MPI would give its number to a new communicator, and that
+    // would receive them.
+    if (comm_ != MPI_COMM_NULL && broken_.empty()) MPI_Comm_free(&comm_);
   }
 
   /// Whether the duplicate may be used. Ranks pass through here in any order; none waits for another.
   [[nodiscard]] bool ready() {
     if (ready_) return true;
     int flag = 0;
-    check(MPI_Test(&opening_, &flag, MPI_STATUS_IGNORE), "MPI_Test");
+    in_test_ = true;
+    const int code = MPI_Test(&opening_, &flag, MPI_STATUS_IGNORE);
+    in_test_ = false;
+    check(code, "MPI_Test");
     if (flag == 0) return false;
     if (!duplicated_) {
       duplicated_ = true;
@@ -202,7 +207,8 @@ class mpi_context : public std::enable_shared_from_this<mpi_context> {
     }
     const auto last = std::move(static_cast<mpi_context*>(context)->attribute_);  // unless an operation is under way
     try {
-      while (!last->ready()) {  // Open MPI cannot duplicate a communicator that is freed meanwhile
+      // Open MPI cannot duplicate a communicator that is freed meanwhile. MPICH frees it when the duplicate is made: in MPI_Test.
+      while (!last->in_test_ && !last->ready()) {
       }
     } catch (const std::exception&) {
       return MPI_ERR_OTHER;
@@ -224,7 +230,7 @@ class mpi_context : public std::enable_shared_from_this<mpi_context> {
   MPI_Request opening_ = MPI_REQUEST_NULL;
   int rank_ = 0, size_ = 1;
   std::array<std::int64_t, 3> agreed_{};  // the largest of any rank: OMNI_CHECK, the host, minus the host
-  bool duplicated_ = false, ready_ = false;
+  bool duplicated_ = false, ready_ = false, in_test_ = false;
   std::uint32_t calls_ = 0, queued_ = 0, begun_ = 0;
   std::vector<std::uint32_t> open_;  // calls that have a mailbox, oldest first
   std::string broken_;
