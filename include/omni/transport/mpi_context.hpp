@@ -70,8 +70,8 @@ class mpi_context : public std::enable_shared_from_this<mpi_context> {
     int finalized = 0;
     if (MPI_Finalized(&finalized) != MPI_SUCCESS || finalized != 0) return;
     if (opening_ != MPI_REQUEST_NULL) MPI_Wait(&opening_, MPI_STATUS_IGNORE);
-    // After an error messages may be left on the duplicate. It is kept, or MPI would give its number to a new communicator, and that
-    // would receive them.
+    // After an error messages may be left on the duplicate. It is kept, or MPI would give its number to a new communicator, and
+    // that would receive them.
     if (comm_ != MPI_COMM_NULL && broken_.empty()) MPI_Comm_free(&comm_);
   }
 
@@ -151,6 +151,20 @@ class mpi_context : public std::enable_shared_from_this<mpi_context> {
 
   /// The context of a communicator, made at the first call. Collective then.
   static mpi_context& of(MPI_Comm user) {
+    // Most calls are on the communicator of the call before: MPI need not be asked for it.
+    struct last_call {
+      MPI_Comm comm;
+      mpi_context* context;
+      std::uint64_t freed;
+    };
+    thread_local last_call last{};
+    const auto freed = contexts_freed().load(std::memory_order_acquire);
+    if (last.context == nullptr || last.comm != user || last.freed != freed) last = {user, &find(user), freed};
+    return *last.context;
+  }
+
+ private:
+  static mpi_context& find(MPI_Comm user) {
     int flag = 0;
     if (const int key = keyval(); key != MPI_KEYVAL_INVALID && user != MPI_COMM_NULL) {
       mpi_context* known = nullptr;
@@ -171,7 +185,11 @@ class mpi_context : public std::enable_shared_from_this<mpi_context> {
     return *made;
   }
 
- private:
+  // What tells that a communicator may have become another.
+  static std::atomic<std::uint64_t>& contexts_freed() {
+    static std::atomic<std::uint64_t> n = 0;
+    return n;
+  }
   // The key under which contexts hang on communicators. MPI_Finalize deletes the attributes of MPI_COMM_SELF first of all: that is
   // where what is left is cleaned up.
   static std::atomic<int>& keyval() {
@@ -205,6 +223,7 @@ class mpi_context : public std::enable_shared_from_this<mpi_context> {
       const std::lock_guard lock(mutex());
       std::erase(contexts(), comm);
     }
+    ++contexts_freed();
     const auto last = std::move(static_cast<mpi_context*>(context)->attribute_);  // unless an operation is under way
     try {
       // Open MPI cannot duplicate a communicator that is freed meanwhile. MPICH frees it when the duplicate is made: in MPI_Test.
@@ -216,6 +235,7 @@ class mpi_context : public std::enable_shared_from_this<mpi_context> {
     return MPI_SUCCESS;
   }
   static int on_finalize(MPI_Comm /*self*/, int /*key*/, void* /*value*/, void* /*extra*/) {
+    ++contexts_freed();
     const auto left = contexts();
     for (const auto& comm : left) MPI_Comm_delete_attr(comm, keyval());
     for (auto& op : operations()) MPI_Op_free(&op);
