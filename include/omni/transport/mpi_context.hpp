@@ -180,7 +180,7 @@ class mpi_context : public std::enable_shared_from_this<mpi_context> {
     if (keyval() == MPI_KEYVAL_INVALID) start();
     auto made = std::make_shared<mpi_context>(user);
     check(MPI_Comm_set_attr(user, keyval(), made.get()), "MPI_Comm_set_attr");
-    contexts().push_back(user);
+    contexts().push_back({user, made.get()});
     made->attribute_ = made;
     return *made;
   }
@@ -198,8 +198,12 @@ class mpi_context : public std::enable_shared_from_this<mpi_context> {
   }
   // Communicators that carry a context, so that those never freed by the user can be cleaned up.
   // These are never destroyed: MPI_Finalize may be called by the destructor of a global.
-  static std::vector<MPI_Comm>& contexts() {
-    static auto& list = *new std::vector<MPI_Comm>;
+  struct entry {
+    MPI_Comm comm;
+    mpi_context* context;
+  };
+  static std::vector<entry>& contexts() {
+    static auto& list = *new std::vector<entry>;
     return list;
   }
   static std::vector<MPI_Op>& operations() {
@@ -218,10 +222,10 @@ class mpi_context : public std::enable_shared_from_this<mpi_context> {
     check(MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, &mpi_context::on_free, &key, nullptr), "MPI_Comm_create_keyval");
     keyval() = key;
   }
-  static int on_free(MPI_Comm comm, int /*key*/, void* context, void* /*extra*/) {
+  static int on_free(MPI_Comm /*comm*/, int /*key*/, void* context, void* /*extra*/) {
     {
       const std::lock_guard lock(mutex());
-      std::erase(contexts(), comm);
+      std::erase_if(contexts(), [&](const entry& e) { return e.context == context; });
     }
     ++contexts_freed();
     const auto last = std::move(static_cast<mpi_context*>(context)->attribute_);  // unless an operation is under way
@@ -237,8 +241,20 @@ class mpi_context : public std::enable_shared_from_this<mpi_context> {
   }
   static int on_finalize(MPI_Comm /*self*/, int /*key*/, void* /*value*/, void* /*extra*/) {
     ++contexts_freed();
+    // A communicator that the user has freed goes, in MPICH, when its duplicate is made: that comes first.
+    for (const auto& e : std::vector(contexts())) {
+      const auto known = [&](const entry& other) { return other.context == e.context; };
+      if (std::none_of(contexts().begin(), contexts().end(), known)) continue;
+      const auto kept = e.context->shared_from_this();
+      try {
+        while (!kept->ready()) {
+        }
+      } catch (const std::exception&) {
+        return MPI_ERR_OTHER;
+      }
+    }
     const auto left = contexts();
-    for (const auto& comm : left) MPI_Comm_delete_attr(comm, keyval());
+    for (const auto& e : left) MPI_Comm_delete_attr(e.comm, keyval());
     for (auto& op : operations()) MPI_Op_free(&op);
     operations().clear();
     int key = keyval().exchange(MPI_KEYVAL_INVALID);
