@@ -3,21 +3,19 @@
 #pragma once
 
 #include <algorithm>
-#include <cstdint>
+#include <cstddef>
+#include <exception>
 #include <functional>
-#include <iostream>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <thread>
 #include <type_traits>
 #include <utility>
 
-#include "agreement.hpp"
 #include "arguments.hpp"
 #include "call.hpp"
-#include "environment.hpp"
+#include "collective.hpp"
 #include "request.hpp"
 #include "topology/colocated.hpp"
 #include "topology/replicated.hpp"
@@ -77,226 +75,6 @@ void expect_usable(const Call& call) {
     throw usage("omni: a block of " + std::to_string(call.partition.largest(call.in.size())) +
                 " elements is more than a packet holds (1 GiB)");
 }
-
-inline void trace(int rank, const report& r) {
-  static const bool wanted = environment_flag("OMNI_TRACE");
-  if (wanted && rank == 0) std::cerr << "omni: " << r << '\n';
-}
-
-/// Fills in what follows from the rest.
-inline void complete(report& r, std::size_t bytes, int ranks, double seconds) {
-  const auto n = static_cast<double>(ranks);
-  const auto share = [&](std::size_t blocks) {
-    return r.blocks_total == 0 ? 0.0 : static_cast<double>(blocks) / static_cast<double>(r.blocks_total);
-  };
-  r.density = share(r.blocks_sent);
-  r.union_density = share(r.union_blocks);
-  r.dense_bytes = static_cast<std::size_t>(2 * (n - 1) / n * static_cast<double>(bytes));
-  r.seconds = seconds;
-  if (r.topology == "mpi") r.bytes_sent = r.bytes_received = r.dense_bytes;  // what it does is not known better
-}
-
-/// Whether the ranks of a transport agree on every call before it starts.
-template <class Transport>
-constexpr bool agrees_first() {
-  if constexpr (requires { Transport::agrees_first; }) return Transport::agrees_first;
-  else return false;
-}
-
-/// Whether a call goes to MPI's own allreduce without a word to the other ranks.
-template <class Topology, class Call, class Transport>
-bool is_small(const Topology& topology, const Call& call, const Transport& /*transport*/) {
-  if constexpr (std::is_same_v<Topology, automatic> &&
-                reduces_itself<Transport, typename Call::value_type, typename Call::operation_type>())
-    return topology.is_small(call.bytes());
-  else return false;
-}
-
-/// One allreduce from start to end: the state machine that blocking calls, requests and plans all drive. The ranks agree, where the
-/// transport makes that cheap; then the topology's engine does the work. The six stops of the data (partition, detect, pack,
-/// exchange, fold, deliver) are in topology/streams.hpp, in this order.
-template <class Transport, class Call, class Topology>
-class collective final : public operation_base {
-  using transport_type = std::remove_reference_t<Transport>;
-  using mailbox_type = decltype(std::declval<transport_type&>().open());
-  using engine = typename Topology::template engine<Call, transport_type>;
-  using comparison = stream_engine<Call, transport_type>;
-  static_assert(std::is_constructible_v<engine, const Topology&, const Call&, transport_type&, mailbox_type>,
-                "omni: the topology's engine cannot be made from (topology, call, transport, mailbox); see omni::topology");
-  static constexpr bool agrees = agrees_first<transport_type>();
-  static constexpr bool queues = requires(transport_type & t) { t.queue(); };
-  static constexpr bool hands_over = std::is_same_v<Topology, automatic> &&
-                                     reduces_itself<transport_type, typename Call::value_type, typename Call::operation_type>();
-
- public:
-  collective(Transport transport, const Call& call, const Topology& topology)
-      : transport_(std::forward<Transport>(transport)), call_(call), topology_(topology) {
-    if (transport_.size() == 1) {
-      alone();
-      return;
-    }
-    // The messages of an operation are told from those of others by the order of opening, and that is the order of calling.
-    mailbox_.emplace(transport_.open());
-    if constexpr (requires { transport_.keep_alive(); }) keeps_ = transport_.keep_alive();
-    if constexpr (queues) ticket_ = transport_.queue();
-  }
-
-  /// The ranks have agreed that MPI's own blocking allreduce is best: done here, and still to be called.
-  [[nodiscard]] bool handed_over() const { return handed_over_; }
-
- private:
-  enum class stage { queued, agreeing, comparing, running };
-
-  [[nodiscard]] const void* group() const noexcept override {
-    if constexpr (requires { transport_.context(); }) return &transport_.context();
-    else return &transport_;
-  }
-  bool advance() override {
-    switch (stage_) {
-      case stage::queued:
-        if constexpr (queues) {
-          if (!transport_.may_start(ticket_)) return false;
-          holds_turn_ = true;
-        }
-        if (!agree()) run();
-        return true;
-      case stage::agreeing:
-        return agreed();
-      case stage::comparing:
-        if (comparison_->progress()) return true;
-        if (comparison_->done()) throw protocol(transport_.rank(), "the ranks' calls differ, but not their packets");
-        return false;
-      case stage::running:
-        const bool moved = engine_->progress();
-        if (!engine_->done()) return moved;
-        engine_->finish(report_);
-        report_.exchange_seconds += before_;
-        end();
-        return true;
-    }
-    return false;
-  }
-  void block() override {
-    switch (stage_) {
-      case stage::queued:
-        return std::this_thread::yield();
-      case stage::agreeing:
-        return agreement_->wait(*mailbox_);
-      case stage::comparing:
-        return comparison_->wait();
-      case stage::running:
-        return engine_->wait();
-    }
-  }
-
-  // Starts to agree; false if there is nothing to agree on.
-  bool agree() {
-    if constexpr (agrees) {
-      if (is_small(topology_, call_, transport_) && !transport_.checks_calls()) return false;
-      agreement_.emplace(call_, samples());
-      agreement_->start(*mailbox_, transport_.rank(), transport_.size());
-      stage_ = stage::agreeing;
-      return true;
-    } else {
-      return false;
-    }
-  }
-  static constexpr bool samples() {
-    // The choice is between the streams and dense algorithms that the transport must be able to run.
-    if constexpr (requires { Topology::samples_density; }) return Topology::samples_density && hands_over;
-    else return false;
-  }
-  bool agreed() {
-    if (!agreement_->progress(*mailbox_) && !agreement_->done()) return false;
-    if (!agreement_->done()) return true;
-    if (agreement_->same_call()) {
-      call_.density = agreement_->density();
-      call_.agreed = true;
-      run();
-    } else {  // packets will tell who differs, and in what
-      stage_ = stage::comparing;
-      comparison_.emplace(ownership::nobody, "", stream_options{call_.packet_bytes, call_.window}, call_, transport_,
-                          std::move(*mailbox_));
-      comparison_->start();
-      pass_turn();
-    }
-    return true;
-  }
-  // MPI wants the collectives of a communicator in the same order on all ranks: the next operation may begin once this one has
-  // begun all that it will.
-  void pass_turn() noexcept {
-    if constexpr (queues) {
-      if (std::exchange(holds_turn_, false)) transport_.has_started();
-    }
-  }
-  void run() {
-    if constexpr (hands_over) {
-      if (call_.blocking && topology_.is_native(call_.bytes(), call_.density, transport_.size(), transport_.one_host())) {
-        handed_over_ = true;
-        pass_turn();
-        release();
-        complete();
-        return;
-      }
-    }
-    stage_ = stage::running;
-    before_ = since_.lap();
-    engine_.emplace(topology_, call_, transport_, std::move(*mailbox_));
-    engine_->start();
-    pass_turn();
-  }
-
-  void alone() {
-    if (!call_.in_place()) std::copy(call_.in.begin(), call_.in.end(), call_.out.begin());
-    report_.topology = "local";
-    report_.blocks_total = report_.blocks_sent = report_.union_blocks = call_.blocks();
-    end();
-  }
-  void end() {
-    omni::detail::complete(report_, call_.bytes(), transport_.size(), total_.lap());
-    release();
-    trace(transport_.rank(), report_);
-    complete();
-  }
-  // Buffers go back, or are given up, before anybody else can take them.
-  void release() noexcept {
-    engine_.reset();
-    comparison_.reset();
-    mailbox_.reset();
-  }
-  void fail(const std::exception_ptr& error) noexcept override {
-    pass_turn();
-    if constexpr (requires { engine_->give_up(); }) {
-      if (engine_) engine_->give_up();
-    }
-    release();
-    if constexpr (requires { transport_.mark_broken(std::string()); }) {
-      try {
-        std::rethrow_exception(error);
-      } catch (const mismatch&) {  // found before anything was folded, and tidied up: the transport is as good as new
-      } catch (const std::exception& e) {
-        transport_.mark_broken(e.what());
-      } catch (...) {
-        transport_.mark_broken("an exception of unknown type");
-      }
-    }
-  }
-
-  std::shared_ptr<const void> keeps_;  // first: goes last
-  Transport transport_;
-  Call call_;
-  Topology topology_;
-  stage stage_ = stage::queued;
-  bool handed_over_ = false;
-  std::uint32_t ticket_ = 0;
-  bool holds_turn_ = false;
-  std::optional<mailbox_type> mailbox_;
-  std::optional<agreement> agreement_;
-  std::optional<comparison> comparison_;
-  std::optional<engine> engine_;
-  stopwatch total_, since_;
-  double before_ = 0;  // seconds until the engine began: waiting for the turn, and agreeing
-};
 
 /// What MPI did for a call.
 template <class Transport, class Call>
