@@ -105,10 +105,12 @@ report run(Transport&& transport, const Call& call, const Topology& topology) {
       if (operation_base::any_active()) operation_base::settle(&transport.context());
       return run_natively(transport, call, watch);
     };
-    if (is_small(topology, call, transport) && transport.size() > 1) {
+    bool small = false;
+    if constexpr (std::is_same_v<Topology, automatic>) small = topology.is_small(call.bytes());
+    if (small && transport.size() > 1) {
       while (!transport.nothing_queued())
         if (!operation_base::progress_all()) std::this_thread::yield();
-      if (!transport.checks_calls()) return natively();
+      if (bypasses(topology, call, transport)) return natively();
     }
     collective<std::remove_reference_t<Transport>&, Call, Topology> op(transport, call, topology);
     op.finish();

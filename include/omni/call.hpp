@@ -15,8 +15,6 @@
 
 namespace omni::detail {
 
-constexpr std::uint64_t mixed(std::uint64_t h, std::uint64_t x) { return (h ^ x) * 0x9e3779b97f4a7c15U ^ h >> 29U; }
-
 /// Tells operations of one name apart: by their type where they have no name (compilers spell lambdas alike), by what they say of
 /// their values with `fingerprint()`, and by an identity that is a value.
 template <class T, class Op>
@@ -55,6 +53,7 @@ struct call {
   std::size_t packet_bytes = 0;  ///< as the caller chose them for the topology, 0: not
   int window = 0;
   bool agreed = false;  ///< all ranks are known to have called alike
+  bool shares = false;  ///< and share memory for packets
 
   [[nodiscard]] bool in_place() const { return static_cast<const T*>(out.data()) == in.data(); }
   [[nodiscard]] std::size_t blocks() const { return partition.count(in.size()); }

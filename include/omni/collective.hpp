@@ -3,12 +3,14 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <iostream>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <thread>
 #include <type_traits>
@@ -18,10 +20,12 @@
 #include "call.hpp"
 #include "environment.hpp"
 #include "error.hpp"
+#include "fold.hpp"
 #include "report.hpp"
 #include "request.hpp"
 #include "topology/automatic.hpp"
 #include "topology/streams.hpp"
+#include "transport/window.hpp"
 
 namespace omni::detail {
 
@@ -50,13 +54,32 @@ constexpr bool agrees_first() {
   else return false;
 }
 
-/// Whether a call goes to MPI's own allreduce without a word to the other ranks.
+/// Whether the transport may go to MPI's own allreduce with a call.
 template <class Topology, class Call, class Transport>
-bool is_small(const Topology& topology, const Call& call, const Transport& /*transport*/) {
-  if constexpr (std::is_same_v<Topology, automatic> &&
-                reduces_itself<Transport, typename Call::value_type, typename Call::operation_type>())
-    return topology.is_small(call.bytes());
-  else return false;
+constexpr bool may_hand_over() {
+  return std::is_same_v<Topology, automatic> && reduces_itself<Transport, typename Call::value_type, typename Call::operation_type>();
+}
+/// Memory that all ranks of a transport share, or nullptr. Precondition: the transport is open.
+template <class Transport>
+window* window_of(const Transport& transport) {
+  if constexpr (requires { transport.shared_window(); }) return transport.shared_window();
+  else return nullptr;
+}
+/// Whether a call goes to MPI's own allreduce without a word to the other ranks. Precondition: the transport is open.
+template <class Topology, class Call, class Transport>
+bool bypasses(const Topology& topology, const Call& call, const Transport& transport) {
+  if constexpr (may_hand_over<Topology, Call, Transport>()) {
+    const auto* const w = window_of(transport);
+    return topology.is_small(call.bytes()) && (w == nullptr || w->ranks() > window::most_small_ranks) && !transport.checks_calls();
+  } else {
+    return false;
+  }
+}
+/// Whether a call's elements travel with the record that tells of it.
+template <class Topology, class Call>
+bool fits_record(const Call& call, const window& w) {
+  return std::is_same_v<Topology, automatic> && alignof(typename Call::value_type) <= window::record_alignment &&
+         call.bytes() <= window::small_bytes && w.ranks() <= window::most_small_ranks;
 }
 
 /// One allreduce from start to end: the state machine that blocking calls, requests and plans all drive. The ranks agree, where the
@@ -72,8 +95,7 @@ class collective final : public operation_base {
                 "omni: the topology's engine cannot be made from (topology, call, transport, mailbox); see omni::topology");
   static constexpr bool agrees = agrees_first<transport_type>();
   static constexpr bool queues = requires(transport_type & t) { t.queue(); };
-  static constexpr bool hands_over = std::is_same_v<Topology, automatic> &&
-                                     reduces_itself<transport_type, typename Call::value_type, typename Call::operation_type>();
+  static constexpr bool hands_over = may_hand_over<Topology, Call, transport_type>();
 
  public:
   collective(Transport transport, const Call& call, const Topology& topology)
@@ -92,7 +114,7 @@ class collective final : public operation_base {
   [[nodiscard]] bool handed_over() const { return handed_over_; }
 
  private:
-  enum class stage { queued, agreeing, comparing, running };
+  enum class stage { queued, telling, agreeing, comparing, running };
 
   [[nodiscard]] const void* group() const noexcept override {
     if constexpr (requires { transport_.context(); }) return &transport_.context();
@@ -102,11 +124,14 @@ class collective final : public operation_base {
     switch (stage_) {
       case stage::queued:
         if constexpr (queues) {
-          if (!transport_.may_start(ticket_)) return false;
+          if (!holds_turn_ && !transport_.may_start(ticket_)) return false;
           holds_turn_ = true;
         }
+        if (const auto* const w = window_of(transport_); w != nullptr && !w->may_tell(mailbox_->call())) return false;
         if (!agree()) run();
         return true;
+      case stage::telling:
+        return heard();
       case stage::agreeing:
         return agreed();
       case stage::comparing:
@@ -127,6 +152,8 @@ class collective final : public operation_base {
     switch (stage_) {
       case stage::queued:
         return std::this_thread::yield();
+      case stage::telling:
+        return listen();
       case stage::agreeing:
         return agreement_->wait(*mailbox_);
       case stage::comparing:
@@ -139,7 +166,11 @@ class collective final : public operation_base {
   // Starts to agree; false if there is nothing to agree on.
   bool agree() {
     if constexpr (agrees) {
-      if (is_small(topology_, call_, transport_) && !transport_.checks_calls()) return false;
+      if (bypasses(topology_, call_, transport_)) return false;
+      if (auto* const w = window_of(transport_)) {
+        tell(*w);
+        return true;
+      }
       agreement_.emplace(call_, samples());
       agreement_->start(*mailbox_, transport_.rank(), transport_.size());
       stage_ = stage::agreeing;
@@ -147,6 +178,55 @@ class collective final : public operation_base {
     } else {
       return false;
     }
+  }
+  // Through shared memory: one record from each rank, and a small tensor with it.
+  void tell(window& w) {
+    stage_ = stage::telling;
+    small_ = fits_record<Topology>(call_, w);
+    if (!small_ && !w.commit() && samples()) call_.density = sampled_density(call_);
+    w.tell(mailbox_->call(), digest(call_.sign()), call_.density, std::as_bytes(small_ ? call_.in : call_.in.first(0)));
+  }
+  bool heard() {
+    auto& w = *window_of(transport_);
+    const auto number = mailbox_->call();
+    if (!w.heard(number)) {
+      if (++in_vain_ % 64 == 0) mailbox_->nudge();
+      return false;
+    }
+    const auto a = w.agreed(number);
+    if (a.same && small_) fold_records(w, number);
+    w.take(number);
+    call_.density = a.density;
+    call_.shares = a.has_room;
+    call_.agreed = a.same;
+    if (!a.same) {
+      compare();
+    } else if (small_) {
+      report_.exchange_seconds = total_.elapsed() - report_.fold_seconds;
+      pass_turn();
+      end();
+    } else {
+      run();
+    }
+    return true;
+  }
+  void listen() {
+    const auto& w = *window_of(transport_);
+    backoff patience(w.has_core());
+    while (!w.heard(mailbox_->call())) patience.pause([this] { mailbox_->nudge(); });
+  }
+  // Every rank folds all of it.
+  void fold_records(const window& w, std::uint32_t number) {
+    const stopwatch watch;
+    std::array<const void*, window::most_small_ranks> sources{};
+    const auto n = static_cast<std::size_t>(w.ranks());
+    for (std::size_t r = 0; r < n; ++r) sources[r] = w.elements(r, number);
+    fold_block(call_.op, std::span<const void* const>(sources).first(n), false, call_.out.data(), call_.out.size());
+    report_.topology = "replicated";
+    report_.blocks_total = report_.blocks_sent = report_.union_blocks = call_.blocks();
+    report_.bytes_sent = report_.bytes_received = (n - 1) * call_.bytes();
+    report_.extra_bytes = n * call_.bytes();
+    report_.fold_seconds = watch.elapsed();
   }
   static constexpr bool samples() {
     // The choice is between the streams and dense algorithms that the transport must be able to run.
@@ -160,14 +240,18 @@ class collective final : public operation_base {
       call_.density = agreement_->density();
       call_.agreed = true;
       run();
-    } else {  // packets will tell who differs, and in what
-      stage_ = stage::comparing;
-      comparison_.emplace(ownership::nobody, "", stream_options{call_.packet_bytes, call_.window}, call_, transport_,
-                          std::move(*mailbox_));
-      comparison_->start();
-      pass_turn();
+    } else {
+      compare();
     }
     return true;
+  }
+  // The calls differ: packets will tell who differs, and in what.
+  void compare() {
+    stage_ = stage::comparing;
+    comparison_.emplace(ownership::nobody, "", stream_options{call_.packet_bytes, call_.window}, call_, transport_,
+                        std::move(*mailbox_));
+    comparison_->start();
+    pass_turn();
   }
   // MPI wants the collectives of a communicator in the same order on all ranks: the next operation may begin once this one has
   // begun all that it will.
@@ -178,7 +262,7 @@ class collective final : public operation_base {
   }
   void run() {
     if constexpr (hands_over) {
-      if (call_.blocking && topology_.is_native(call_.bytes(), call_.density, transport_.size(), transport_.one_host())) {
+      if (call_.blocking && topology_.is_native(call_, transport_.size(), transport_.one_host())) {
         handed_over_ = true;
         pass_turn();
         release();
@@ -237,6 +321,8 @@ class collective final : public operation_base {
   bool handed_over_ = false;
   std::uint32_t ticket_ = 0;
   bool holds_turn_ = false;
+  bool small_ = false;  ///< the elements are in the record
+  unsigned in_vain_ = 0;
   std::optional<mailbox_type> mailbox_;
   std::optional<agreement> agreement_;
   std::optional<comparison> comparison_;

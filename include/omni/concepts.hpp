@@ -43,6 +43,7 @@ concept zero_detector = std::copyable<D> && requires(const D& d, std::span<const
 struct completion {
   std::uint64_t token = 0;  ///< as given to send() or receive()
   std::size_t bytes = 0;    ///< length of a message received
+  const std::byte* data = nullptr;  ///< where it lies, if not in the buffer given to receive()
 };
 
 /// The messages of one operation. A mailbox of one operation never sees the messages of another.

@@ -13,4 +13,10 @@ inline bool environment_flag(const char* name) {
   return value != nullptr && *value != '\0' && std::string_view(value) != "0";
 }
 
+/// Whether a variable of the environment is set to 0.
+inline bool environment_disables(const char* name) {
+  const char* const value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): as above
+  return value != nullptr && std::string_view(value) == "0";
+}
+
 }  // namespace omni::detail

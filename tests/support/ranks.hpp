@@ -41,12 +41,12 @@ std::string difference(const std::vector<T>& got, const std::vector<T>& wanted) 
 }
 
 /// One call on every rank of `inputs`; says what is wrong with the outputs, or nothing.
-template <class T, class... Arguments>
-std::string allreduce_over_threads(const std::vector<std::vector<T>>& inputs, const std::vector<T>& wanted, bool in_place,
+template <class Ranks, class T, class... Arguments>
+std::string allreduce_over(const std::vector<std::vector<T>>& inputs, const std::vector<T>& wanted, bool in_place,
                                    const Arguments&... arguments) {
   const auto ranks = inputs.size();
   std::vector<std::string> wrong(ranks);
-  omni::transport::threads::run(static_cast<int>(ranks), [&](omni::transport::threads& comm) {
+  Ranks::run(static_cast<int>(ranks), [&](Ranks& comm) {
     const auto r = static_cast<std::size_t>(comm.rank());
     storage<T> in(inputs[r]);
     // The output starts as another rank's input: what is not written shows.
@@ -65,12 +65,12 @@ std::string allreduce_over_threads(const std::vector<std::vector<T>>& inputs, co
   return {};
 }
 
-template <class Values, class T, class Op, class... Policies>
+template <class Values, class T, class Ranks = omni::transport::threads, class Op, class... Policies>
 void check(const cell& c, const Op& op, const Policies&... policies) {
   const auto null = oracle::null_of<Op, T>();
   const auto inputs = patterns::tensors<Values>(c.shape, c.seed, c.ranks, c.n, null);
   const auto wanted = oracle::fold_in_rank_order(inputs, oracle::twin<Op>{});
-  const auto wrong = allreduce_over_threads(inputs, wanted, c.in_place, op, policies...);
+  const auto wrong = allreduce_over<Ranks>(inputs, wanted, c.in_place, op, policies...);
   const auto where = describe(c);
   CAPTURE(where);
   CHECK(wrong == "");

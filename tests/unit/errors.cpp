@@ -13,6 +13,7 @@
 
 #include "../support/leaks.hpp"
 #include "../support/ranks.hpp"
+#include "../support/sharing.hpp"
 #include "../support/shuffled.hpp"
 
 // Calls that are wrong, and ranks that disagree: the message on every rank, and that the transport works afterwards.
@@ -25,12 +26,11 @@ struct seen {
   int rank = -1;
 };
 
-// `odd(comm)` on rank `stranger`, `usual(comm)` on the others; then a call that all make alike.
+// `odd(comm)` on rank `stranger`, `usual(comm)` on the others; then a call that all make alike. Odd seeds: with shared memory.
 template <class Usual, class Odd>
 std::vector<seen> disagree(int ranks, int stranger, std::uint64_t seed, const Usual& usual, const Odd& odd) {
   std::vector<seen> all(static_cast<std::size_t>(ranks));
-  omni::transport::threads::run(ranks, [&](omni::transport::threads& inner) {
-    testing::shuffled comm(inner, seed + static_cast<std::uint64_t>(inner.rank()));
+  const auto body = [&](auto& comm) {
     auto& s = all[static_cast<std::size_t>(comm.rank())];
     try {
       if (comm.rank() == stranger) odd(comm);
@@ -49,7 +49,15 @@ std::vector<seen> disagree(int ranks, int stranger, std::uint64_t seed, const Us
     } catch (const std::exception& e) {
       s.afterwards = e.what();
     }
-  });
+  };
+  if (seed % 2 == 1) {
+    testing::sharing::run(ranks, body);
+  } else {
+    omni::transport::threads::run(ranks, [&](omni::transport::threads& inner) {
+      testing::shuffled comm(inner, seed + static_cast<std::uint64_t>(inner.rank()));
+      body(comm);
+    });
+  }
   return all;
 }
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "../support/ranks.hpp"
+#include "../support/sharing.hpp"
 
 // What users bring along: types, operations, partitioners, detectors.
 
@@ -42,10 +43,12 @@ template <class T, class Op, class... More>
 void check_everywhere(const inputs_of<T>& inputs, const Op& op, const More&... more) {
   const auto wanted = fold(inputs, op);
   for (const bool in_place : {true, false}) {
-    CHECK(testing::allreduce_over_threads(inputs, wanted, in_place, op, omni::colocated{1000, 0}, more...) == "");
-    CHECK(testing::allreduce_over_threads(inputs, wanted, in_place, op, omni::replicated{}, more...) == "");
-    CHECK(testing::allreduce_over_threads(inputs, wanted, in_place, op, omni::ring{700, 0}, more...) == "");
-    CHECK(testing::allreduce_over_threads(inputs, wanted, in_place, op, more...) == "");
+    CHECK(testing::allreduce_over<omni::transport::threads>(inputs, wanted, in_place, op, omni::colocated{1000, 0}, more...) == "");
+    CHECK(testing::allreduce_over<omni::transport::threads>(inputs, wanted, in_place, op, omni::replicated{}, more...) == "");
+    CHECK(testing::allreduce_over<omni::transport::threads>(inputs, wanted, in_place, op, omni::ring{700, 0}, more...) == "");
+    CHECK(testing::allreduce_over<omni::transport::threads>(inputs, wanted, in_place, op, more...) == "");
+    CHECK(testing::allreduce_over<testing::sharing>(inputs, wanted, in_place, op, omni::colocated{}, more...) == "");
+    CHECK(testing::allreduce_over<testing::sharing>(inputs, wanted, in_place, op, more...) == "");
   }
 }
 

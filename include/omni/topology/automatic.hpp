@@ -10,6 +10,7 @@
 #include <utility>
 #include <variant>
 
+#include "../transport/window.hpp"
 #include "ring.hpp"
 #include "streams.hpp"
 
@@ -50,7 +51,12 @@ struct automatic {
     const double union_density = 1 - std::pow(1 - density, ranks);  // of blocks that are not null independently of each other
     return density + union_density > (large ? 1.05 : 0.7);
   }
-  /// Whether MPI's own allreduce is the best there is.
+  /// Whether MPI's own allreduce is the best there is, for a call that may go there.
+  template <class Call>
+  [[nodiscard]] bool is_native(const Call& call, int ranks, bool one_host) const {
+    return call.shares ? is_small(call.bytes()) && ranks > detail::window::most_small_ranks
+                       : is_native(call.bytes(), call.density, ranks, one_host);
+  }
   [[nodiscard]] bool is_native(std::size_t bytes, double density, int ranks, bool one_host) const {
     return is_small(bytes) || (bytes < std::min(ring_bytes, one_message) && is_dense(bytes, density, ranks, one_host));
   }
@@ -96,10 +102,9 @@ class automatic::engine {
  public:
   engine(const automatic& t, const Call& call, Transport& transport, mailbox_type mailbox) : call_(call), transport_(&transport) {
     if constexpr (native) {
-      const auto bytes = call.bytes();
       const auto ranks = transport.size();
-      if (t.is_native(bytes, call.density, ranks, transport.one_host())) return;
-      if (t.is_dense(bytes, call.density, ranks, transport.one_host())) {
+      if (t.is_native(call, ranks, transport.one_host())) return;
+      if (!call.shares && t.is_dense(call.bytes(), call.density, ranks, transport.one_host())) {
         engine_.template emplace<ring_engine>(ring{}, call, transport, std::move(mailbox));
         return;
       }

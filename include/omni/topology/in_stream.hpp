@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "../concepts.hpp"
 #include "../error.hpp"
 #include "../pack/packet.hpp"
 #include "../pack/workspace.hpp"
@@ -21,15 +22,16 @@ class in_stream {
  public:
   static constexpr std::uint64_t no_row = std::numeric_limits<std::uint64_t>::max();
 
+  /// Without `buffers` packets are read where they lie.
   void open(unsigned stream, std::uint64_t token, int peer, const packet_limits& limits, std::uint64_t rows, std::uint32_t call,
-            packet_buffers& buffers) {
+            packet_buffers* buffers) {
     limits_ = limits;
     stream_ = stream;
     token_ = token;
     peer_ = peer;
     rows_ = rows;
     call_ = call;
-    posted_ = accepted_ = read_ = 0;
+    posted_ = accepted_ = read_ = released_ = 0;
     known_ = 1;  // every stream has a packet
     covers_ = floor_ = 0;
     next_row_ = no_row;
@@ -38,7 +40,7 @@ class in_stream {
     slots_.clear();
     slots_.reserve(packet_limits::slots(limits.window, rows));
     while (slots_.size() < packet_limits::slots(limits.window, rows))
-      slots_.push_back({buffers.take(limits.receive_bytes()), {}, 0, false});
+      slots_.push_back({buffers != nullptr ? buffers->take(limits.receive_bytes()) : std::span<std::byte>(), {}, {}, false});
   }
 
   [[nodiscard]] int peer() const { return peer_; }
@@ -53,8 +55,12 @@ class in_stream {
   [[nodiscard]] bool aborted() const { return aborted_; }
   [[nodiscard]] const packet_reader& first() const { return slots_[0].packet; }
 
+  /// Gives back the packets that have been read, and posts receives for those to come.
   template <class Mailbox>
   void post(Mailbox& messages) {
+    if constexpr (requires { messages.release(peer_, stream_); }) {
+      for (; released_ < read_; ++released_) messages.release(peer_, stream_);
+    }
     for (; posted_ < known_ && posted_ - read_ < static_cast<std::uint32_t>(slots_.size()); ++posted_) {
       const auto at = index(posted_);
       slots_[at].arrived = false;
@@ -65,14 +71,14 @@ class in_stream {
   /// on_first() when that reaches the first; if it returns false, the peer was called with other arguments, and the contents of
   /// its packets mean nothing here.
   template <class F>
-  void arrived(std::size_t at, std::size_t bytes, F&& on_first) {
+  void arrived(std::size_t at, const completion& c, F&& on_first) {
     slots_[at].arrived = true;
-    slots_[at].bytes = bytes;
-    bytes_received_ += bytes;
+    slots_[at].bytes = {c.data != nullptr ? c.data : slots_[at].buffer.data(), c.bytes};
+    bytes_received_ += c.bytes;
     while (accepted_ < posted_ && slots_[index(accepted_)].arrived) {
       auto& s = slots_[index(accepted_)];
       s.arrived = false;
-      refuse(s.packet.parse(s.buffer.first(s.bytes), call_, accepted_));
+      refuse(s.packet.parse(s.bytes, call_, accepted_));
       if (accepted_ == 0) foreign_ = !on_first();
       accept(s.packet.header());
       ++accepted_;
@@ -100,7 +106,7 @@ class in_stream {
   struct slot {
     std::span<std::byte> buffer;
     packet_reader packet;
-    std::size_t bytes;
+    std::span<const std::byte> bytes;  // of the packet that has arrived
     bool arrived;
   };
 
@@ -145,7 +151,7 @@ class in_stream {
   int peer_ = 0;
   std::uint64_t rows_ = 0;
   std::uint32_t call_ = 0;
-  std::uint32_t posted_ = 0, accepted_ = 0, read_ = 0;  // numbers of packets
+  std::uint32_t posted_ = 0, accepted_ = 0, read_ = 0, released_ = 0;  // numbers of packets
   std::uint32_t known_ = 1;                             // packets that are known to come, in all
   std::uint64_t covers_ = 0;
   std::uint64_t next_row_ = no_row;

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "../pack/packet.hpp"
-#include "../pack/workspace.hpp"
 
 namespace omni::detail {
 
@@ -28,8 +27,10 @@ struct packet_limits {
 /// The sending end of a stream of packets to one peer, or the same packets to several.
 class out_stream {
  public:
+  /// Packets are written to what `room(bytes)` gives.
+  template <class Room>
   void open(unsigned stream, std::uint64_t token, std::span<const int> peers, const packet_limits& limits, std::uint64_t rows,
-            std::uint32_t call, const signature& mine, packet_buffers& buffers) {
+            std::uint32_t call, const signature& mine, const Room& room) {
     peers_ = peers;
     limits_ = limits;
     stream_ = stream;
@@ -48,7 +49,7 @@ class out_stream {
     slots_.clear();
     const auto n = packet_limits::slots(limits.window + 1, rows);  // one is filled while the window is under way
     slots_.reserve(n);
-    while (slots_.size() < n) slots_.push_back({packet_writer(buffers.take(limits.receive_bytes()))});
+    while (slots_.size() < n) slots_.push_back({packet_writer(room(limits.receive_bytes()))});
   }
 
   [[nodiscard]] bool closed() const { return closed_; }

@@ -10,6 +10,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -47,6 +48,22 @@ struct stream_options {
     l.packet_bytes = std::max(wanted, sizeof(packet_header) + largest_block_bytes + sizeof(std::uint32_t));
     return l;
   }
+  /// For packets in shared memory, where a rank has `room` bytes for so many streams. Nothing if blocks are too large for it.
+  [[nodiscard]] std::optional<packet_limits> limits_within(std::size_t room, std::size_t streams, int most,
+                                                           std::size_t largest_block_bytes) const {
+    constexpr std::size_t preferred = std::size_t{64} << 10U;  // in the second cache, beside those of the others
+    constexpr std::size_t least = 2048;
+    const auto share = room / streams;
+    packet_limits l;
+    l.window = std::clamp(window > 0 ? window : 8, 1, most);
+    const auto wanted = packet_bytes != 0 ? packet_bytes : std::clamp(share / (static_cast<std::size_t>(l.window) + 1), least, preferred);
+    l.packet_bytes = (std::max(wanted, sizeof(packet_header) + largest_block_bytes + sizeof(std::uint32_t)) + 63U) / 64U * 64U;
+    l.first_bytes = std::max(l.packet_bytes, least);
+    const auto fit = share / l.first_bytes;
+    if (fit < 3) return std::nullopt;
+    l.window = static_cast<int>(std::min(static_cast<std::size_t>(l.window), fit - 1));
+    return l;
+  }
 };
 
 /// What the engine keeps from call to call.
@@ -82,6 +99,7 @@ class stream_engine {
   using T = typename Call::value_type;
   using Op = typename Call::operation_type;
   using mailbox_type = decltype(std::declval<Transport&>().open());
+  static constexpr bool shareable = requires(mailbox_type & m) { m.enter(); };
 
  public:
   stream_engine(ownership who, std::string_view name, const stream_options& options, const Call& call, Transport& transport,
@@ -95,6 +113,7 @@ class stream_engine {
         map_(blocks_, replicated_ ? 1 : static_cast<std::size_t>(ranks_)),
         rows_(map_.rows()),
         limits_(options.limits(ranks_, transport.preferred_packet_bytes(), call.partition.largest(call.in.size()) * sizeof(T))),
+        shares_(who != ownership::nobody && share(options)),
         mine_(who != ownership::nobody ? call.sign(name, limits_.packet_bytes, limits_.window)
                                        : call.sign(name, options.packet_bytes, options.window)),
         messages_(std::move(mailbox)) {
@@ -110,15 +129,18 @@ class stream_engine {
     s_.leak();
   }
 
-  /// Posts the first receives.
+  /// Posts the first receives, or waits for its turn with the memory that calls share.
   void start() {
-    started_ = true;  // from the first message on there is something to abandon
-    open();
+    if (enter()) open();
   }
   /// For an engine that goes on where this one ends: a rank opens one mailbox for a call, whatever the topology.
   [[nodiscard]] mailbox_type& messages() { return messages_; }
   /// Scans, folds, sends and receives as far as nothing has to be waited for. True if anything moved.
   bool progress() {
+    if (!started_) {
+      start();
+      return started_;
+    }
     bool moved = false;
     if (!differs_) {
       watch_.lap();
@@ -135,12 +157,14 @@ class stream_engine {
   }
   /// Blocks until a message has come or gone.
   void wait() {
+    if (!started_) return std::this_thread::yield();
     watch_.lap();
     take(messages_.wait());
     report_.exchange_seconds += watch_.lap();
     if (differs_ && done()) throw mismatch(*differs_);
   }
   [[nodiscard]] bool done() const {
+    if (!started_) return false;
     const auto sent = [](const out_stream& o) { return o.closed() && o.idle(); };
     const auto finished = [](const in_stream& i) { return i.finished(); };
     const auto& s = *s_;
@@ -178,6 +202,9 @@ class stream_engine {
     for (const auto& i : s_->arriving) r.bytes_received += i.bytes_received();
     for (const auto& i : s_->returning) r.bytes_received += i.bytes_received();
     r.extra_bytes = s_->bytes();
+    if constexpr (shareable) {
+      if (shares_) r.extra_bytes += mailbox_type::packet_room;
+    }
   }
 
  private:
@@ -189,9 +216,36 @@ class stream_engine {
     return stream << 63U | std::uint64_t{receive} << 62U | std::uint64_t{index} << 32U;
   }
 
+  // Packets go through shared memory where there is some and they fit in.
+  bool share(const stream_options& options) {
+    if constexpr (shareable) {
+      if (!call_.shares) return false;
+      const auto streams = replicated_ ? 1 : static_cast<std::size_t>(ranks_);
+      const auto within = options.limits_within(mailbox_type::packet_room, streams, mailbox_type::in_flight,
+                                                call_.partition.largest(call_.in.size()) * sizeof(T));
+      if (within) limits_ = *within;
+      return within.has_value();
+    } else {
+      return false;
+    }
+  }
+  bool enter() {
+    if constexpr (shareable) return !shares_ || messages_.enter();
+    else return true;
+  }
+  [[nodiscard]] std::span<std::byte> room(std::size_t bytes) {
+    if constexpr (shareable) {
+      if (shares_) return messages_.room(bytes);
+    }
+    return s_->buffers.take(bytes);
+  }
+
   void open() {
+    started_ = true;  // from the first message on there is something to abandon
     auto& s = *s_;
     s.buffers.rewind();
+    const auto take = [this](std::size_t bytes) { return room(bytes); };
+    auto* const buffers = shares_ ? nullptr : &s.buffers;
     s.peers.clear();
     for (int d = 1; d < ranks_; ++d) s.peers.push_back((rank_ + d) % ranks_);
     const auto peers = s.peers.size();
@@ -206,16 +260,16 @@ class stream_engine {
       messages_.reserve((replicated_ ? 1 : 2) * peers * (2 * static_cast<std::size_t>(limits_.window) + 1));
     for (std::size_t i = 0; i < s.contributions.size(); ++i)
       s.contributions[i].open(contribution, token(contribution, false, i), replicated_ ? all : all.subspan(i, 1), limits_, rows_,
-                              call, mine_, s.buffers);
+                              call, mine_, take);
     for (std::size_t i = 0; i < peers; ++i) {
-      s.arriving[i].open(contribution, token(contribution, true, i), s.peers[i], limits_, rows_, call, s.buffers);
+      s.arriving[i].open(contribution, token(contribution, true, i), s.peers[i], limits_, rows_, call, buffers);
       s.arriving[i].post(messages_);
     }
     if (replicated_) return;
-    s.results.open(result, token(result, false, 0), all, limits_, rows_, call, mine_, s.buffers);
+    s.results.open(result, token(result, false, 0), all, limits_, rows_, call, mine_, take);
     s.results.meet_all();  // who has something to fold has met everybody
     for (std::size_t i = 0; i < peers; ++i) {
-      s.returning[i].open(result, token(result, true, i), s.peers[i], limits_, rows_, call, s.buffers);
+      s.returning[i].open(result, token(result, true, i), s.peers[i], limits_, rows_, call, buffers);
       s.returning[i].post(messages_);
     }
   }
@@ -417,10 +471,10 @@ class stream_engine {
       if ((c.token >> 62U & 1U) == 0) {
         stream_of(c.token).sent(slot);
       } else if (is_result) {
-        deliver(s.returning[index], slot, c.bytes);
+        deliver(s.returning[index], slot, c);
       } else {
         auto& stream = s.arriving[index];
-        stream.arrived(slot, c.bytes, [&] { return meet(stream, index); });
+        stream.arrived(slot, c, [&] { return meet(stream, index); });
         stream.post(messages_);
       }
     }
@@ -454,9 +508,9 @@ class stream_engine {
     }
     return false;
   }
-  void deliver(in_stream& stream, std::size_t slot, std::size_t bytes_received) {
+  void deliver(in_stream& stream, std::size_t slot, const completion& c) {
     report_.exchange_seconds += watch_.lap();
-    stream.arrived(slot, bytes_received, [&] {
+    stream.arrived(slot, c, [&] {
       if (stream.first().sender() != mine_) throw protocol(stream.peer(), "results of another call");
       return true;
     });
@@ -482,6 +536,7 @@ class stream_engine {
   stripes map_;
   std::uint64_t rows_;
   packet_limits limits_;
+  bool shares_;  ///< packets lie in shared memory
   signature mine_;
   mailbox_type messages_;
   borrowed<stream_state> s_;

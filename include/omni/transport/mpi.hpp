@@ -15,9 +15,9 @@
 #include <utility>
 
 #include "../concepts.hpp"
-#include "../fold.hpp"
 #include "mpi_context.hpp"
 #include "mpi_native.hpp"
+#include "window_mailbox.hpp"
 
 namespace omni::transport {
 
@@ -45,19 +45,19 @@ class mpi {
   [[nodiscard]] bool nothing_queued() { return context_->nothing_queued(); }
   void mark_broken(const std::string& why) { context_->mark_broken(why); }
 
-  class mailbox {
+  class messages {
    public:
-    explicit mailbox(detail::mpi_context& context) : context_(&context), call_(context.open_call()), r_(context.borrow()) {}
-    mailbox(mailbox&&) noexcept = default;
-    mailbox& operator=(mailbox&& other) noexcept {
+    explicit messages(detail::mpi_context& context) : context_(&context), call_(context.open_call()), r_(context.borrow()) {}
+    messages(messages&&) noexcept = default;
+    messages& operator=(messages&& other) noexcept {
       std::swap(context_, other.context_);
       std::swap(call_, other.call_);
       std::swap(r_, other.r_);
       return *this;
     }
-    mailbox(const mailbox&) = delete;
-    mailbox& operator=(const mailbox&) = delete;
-    ~mailbox() {
+    messages(const messages&) = delete;
+    messages& operator=(const messages&) = delete;
+    ~messages() {
       if (r_ == nullptr) return;
       if (!r_->requests.empty()) abandon();
       context_->close_call(call_);
@@ -66,13 +66,13 @@ class mpi {
 
     [[nodiscard]] std::uint32_t call() const { return call_; }
     /// Makes room for so many messages at once.
-    void reserve(std::size_t messages) {
-      r_->requests.reserve(messages);
-      r_->tokens.reserve(messages);
-      r_->streams.reserve(messages);
-      r_->indices.reserve(messages);
-      r_->statuses.reserve(messages);
-      r_->done.reserve(messages);
+    void reserve(std::size_t n) {
+      r_->requests.reserve(n);
+      r_->tokens.reserve(n);
+      r_->streams.reserve(n);
+      r_->indices.reserve(n);
+      r_->statuses.reserve(n);
+      r_->done.reserve(n);
     }
 
     void send(int peer, unsigned stream, std::span<const std::byte> bytes, std::uint64_t token) {
@@ -99,6 +99,11 @@ class mpi {
         detail::check(MPI_Wait(&r_->requests[i], MPI_STATUS_IGNORE), "MPI_Wait");
         remove(i);
       }
+    }
+    /// Lets MPI move on.
+    void nudge() {
+      int flag = 0;
+      detail::check(MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, context_->comm(), &flag, MPI_STATUS_IGNORE), "MPI_Iprobe");
     }
     void abandon() noexcept {
       for (std::size_t i = 0; i < r_->requests.size(); ++i) {
@@ -167,7 +172,10 @@ class mpi {
     std::unique_ptr<detail::mpi_requests> r_;
   };
 
-  [[nodiscard]] mailbox open() { return mailbox(*context_); }
+  using mailbox = detail::window_mailbox<messages, detail::mpi_context>;
+  [[nodiscard]] mailbox open() { return {messages(*context_), *context_}; }
+  /// Memory that all ranks share, if they run on one host. Known when nothing is queued.
+  [[nodiscard]] detail::window* shared_window() const { return context_->shared_window(); }
 
   // What MPI does better itself: small tensors, and dense ones of middling size.
 
@@ -180,32 +188,12 @@ class mpi {
     const auto type = detail::mpi_type<T>();
     const auto op = detail::mpi_operation<T, Op>();
     const auto comm = context_->comm();
-    if (exchanges(in.size_bytes())) {
-      const int n = detail::mpi_count(in.size()), peer = 1 - rank(), tag = detail::mpi_context::free_tag;
-      auto& theirs = context_->scratch(in.size_bytes());
-      MPI_Status status;
-      detail::check(MPI_Sendrecv(in.data(), n, type, peer, tag, theirs.data(), n, type, peer, tag, comm, &status), "MPI_Sendrecv");
-      int received = 0;
-      detail::check(MPI_Get_count(&status, type, &received), "MPI_Get_count");
-      if (received != n) throw protocol(peer, "has another number of elements; OMNI_CHECK=1 tells more");
-      std::array<const void*, 2> sources{in.data(), theirs.data()};
-      if (rank() == 1) std::swap(sources[0], sources[1]);
-      detail::fold_block(Op{}, std::span<const void* const>(sources), false, out.data(), in.size());
-      return;
-    }
-    const bool halves = reduces_and_broadcasts(in.size_bytes(), in_place);
     for (std::size_t at = 0; at < in.size();) {
       const auto n = std::min(in.size() - at, largest_count);
       const int count = detail::mpi_count(n);
       const void* const from = in_place ? MPI_IN_PLACE : in.data() + at;
       T* const to = out.data() + at;
-      if (halves) {
-        const bool root = rank() == 0;
-        detail::check(MPI_Reduce(root || !in_place ? from : to, root ? to : nullptr, count, type, op, 0, comm), "MPI_Reduce");
-        detail::check(MPI_Bcast(to, count, type, 0, comm), "MPI_Bcast");
-      } else {
-        detail::check(MPI_Allreduce(from, to, count, type, op, comm), "MPI_Allreduce");
-      }
+      detail::check(MPI_Allreduce(from, to, count, type, op, comm), "MPI_Allreduce");
       at += n;
     }
   }
@@ -231,22 +219,6 @@ class mpi {
 
  private:
   static constexpr std::size_t largest_count = std::size_t{1} << 30U;
-
-  // Open MPI goes over to its ring above 10,000 bytes. For a few ranks of one host that comes too early: two ranks are faster with
-  // an exchange, and up to four with a reduction and a broadcast (docs/tuning.md).
-  [[nodiscard]] bool leaves_ring_early(std::size_t bytes, std::size_t up_to) const {
-#ifdef OPEN_MPI
-    return bytes > 10000 && bytes <= up_to && context_->one_host();
-#else
-    return bytes < up_to && false;
-#endif
-  }
-  [[nodiscard]] bool exchanges(std::size_t bytes) const { return size() == 2 && leaves_ring_early(bytes, std::size_t{32} << 10U); }
-  [[nodiscard]] bool reduces_and_broadcasts(std::size_t bytes, bool in_place) const {
-    // Two ranks, large and out of place: MPI's own choice begins by copying the input to the output.
-    if (size() == 2) return !in_place && bytes > (std::size_t{512} << 10U) && leaves_ring_early(bytes, largest_count);
-    return size() <= 4 && leaves_ring_early(bytes, std::size_t{64} << 10U);
-  }
 
   detail::mpi_context* context_;
 };

@@ -20,17 +20,12 @@
 #include "../concepts.hpp"
 #include "../environment.hpp"
 #include "../pack/signature.hpp"
+#include "host.hpp"
 #include "mpi_check.hpp"
+#include "shared_memory.hpp"
+#include "window.hpp"
 
 namespace omni::detail {
-
-/// A number for the host that this rank runs on.
-inline std::int64_t this_host() {
-  std::array<char, MPI_MAX_PROCESSOR_NAME + 1> name{};
-  int length = 0;
-  check(MPI_Get_processor_name(name.data(), &length), "MPI_Get_processor_name");
-  return positive_hash(std::string_view(name.data(), static_cast<std::size_t>(length)));
-}
 
 /// The requests of a mailbox, kept from one operation to the next.
 struct mpi_requests {
@@ -45,13 +40,12 @@ struct mpi_requests {
 /// What the library keeps for one communicator: its own duplicate (so that no tag or error handler of the user's is touched),
 /// cached on the user's communicator and freed with it.
 ///
-/// Opening one is collective but never blocks: duplicating, and agreeing on OMNI_CHECK and on whether there is one host, are
-/// requests that ready() tests.
+/// Opening one is collective but never blocks: duplicating, agreeing on OMNI_CHECK and on whether there is one host, and there
+/// opening memory that its ranks share, are requests that ready() tests.
 class mpi_context : public std::enable_shared_from_this<mpi_context> {
  public:
   // Every MPI has tags up to 32767, and a call takes four.
-  static constexpr std::uint32_t calls_in_flight = 8191;
-  static constexpr int free_tag = 32767;
+  static constexpr std::uint32_t calls_in_flight = 8192;
 
   explicit mpi_context(MPI_Comm user) {
     int inter = 0;
@@ -59,7 +53,7 @@ class mpi_context : public std::enable_shared_from_this<mpi_context> {
     if (inter != 0) throw usage("omni: an inter-communicator has no allreduce; merge it first (MPI_Intercomm_merge)");
     check(MPI_Comm_rank(user, &rank_), "MPI_Comm_rank");
     check(MPI_Comm_size(user, &size_), "MPI_Comm_size");
-    agreed_ = {environment_flag("OMNI_CHECK") ? 1 : 0, this_host(), -this_host()};
+    agreed_ = {environment_flag("OMNI_CHECK") ? 1 : 0, this_host(), -this_host(), environment_disables("OMNI_SHARED_MEMORY") ? 1 : 0};
     check(MPI_Comm_idup(user, &comm_, &opening_), "MPI_Comm_idup");
   }
   mpi_context(const mpi_context&) = delete;
@@ -84,15 +78,8 @@ class mpi_context : public std::enable_shared_from_this<mpi_context> {
     in_test_ = false;
     check(code, "MPI_Test");
     if (flag == 0) return false;
-    if (!duplicated_) {
-      duplicated_ = true;
-      check(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
-      check(MPI_Iallreduce(MPI_IN_PLACE, agreed_.data(), detail::mpi_count(agreed_.size()), MPI_INT64_T, MPI_MAX, comm_, &opening_),
-            "MPI_Iallreduce");
-      return false;
-    }
-    ready_ = true;
-    return true;
+    open_further();
+    return ready_;
   }
 
   [[nodiscard]] MPI_Comm comm() const { return comm_; }
@@ -102,6 +89,8 @@ class mpi_context : public std::enable_shared_from_this<mpi_context> {
   [[nodiscard]] bool checks_calls() const { return agreed_[0] != 0; }
   /// Whether all ranks run on one host, as far as its name tells.
   [[nodiscard]] bool one_host() const { return agreed_[1] == -agreed_[2]; }
+  /// The memory that all ranks share, if they do.
+  [[nodiscard]] window* shared_window() const { return window_.get(); }
 
   /// Operations take turns at MPI's collectives in the order in which they were made, also those made before the duplicate was
   /// ready.
@@ -124,12 +113,9 @@ class mpi_context : public std::enable_shared_from_this<mpi_context> {
     return calls_++;
   }
   void close_call(std::uint32_t call) { std::erase(open_, call); }
+  /// Whether all earlier calls are done.
+  [[nodiscard]] bool is_oldest(std::uint32_t call) const { return open_.front() == call; }
 
-  /// Room for what a blocking call receives.
-  [[nodiscard]] std::vector<std::byte>& scratch(std::size_t bytes) {
-    if (scratch_.size() < bytes) scratch_.resize(bytes);
-    return scratch_;
-  }
   [[nodiscard]] std::unique_ptr<mpi_requests> borrow() {
     if (spare_.empty()) return std::make_unique<mpi_requests>();
     auto r = std::move(spare_.back());
@@ -164,6 +150,40 @@ class mpi_context : public std::enable_shared_from_this<mpi_context> {
   }
 
  private:
+  enum class opening { duplicating, agreeing, naming, confirming };
+
+  void open_further() {
+    switch (stage_) {
+      case opening::duplicating:
+        check(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+        check(MPI_Iallreduce(MPI_IN_PLACE, agreed_.data(), mpi_count(agreed_.size()), MPI_INT64_T, MPI_MAX, comm_, &opening_),
+              "MPI_Iallreduce");
+        stage_ = opening::agreeing;
+        return;
+      case opening::agreeing:
+        if (!one_host() || size_ == 1 || size_ > window::most_ranks || agreed_[3] != 0) {
+          ready_ = true;
+          return;
+        }
+        sharing_ = std::make_unique<neighbours>(size_);
+        sharing_->offer(rank_);
+        check(MPI_Iallgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, sharing_->cards(), neighbours::card_bytes, MPI_BYTE, comm_, &opening_),
+              "MPI_Iallgather");
+        stage_ = opening::naming;
+        return;
+      case opening::naming:
+        agreed_[3] = sharing_->open(rank_) ? 0 : 1;
+        check(MPI_Iallreduce(MPI_IN_PLACE, &agreed_[3], 1, MPI_INT64_T, MPI_MAX, comm_, &opening_), "MPI_Iallreduce");
+        stage_ = opening::confirming;
+        return;
+      case opening::confirming:
+        if (agreed_[3] == 0) window_ = sharing_->share(rank_);
+        if (window_ == nullptr) sharing_.reset();
+        ready_ = true;
+        return;
+    }
+  }
+
   static mpi_context& find(MPI_Comm user) {
     int flag = 0;
     if (const int key = keyval(); key != MPI_KEYVAL_INVALID && user != MPI_COMM_NULL) {
@@ -266,12 +286,14 @@ class mpi_context : public std::enable_shared_from_this<mpi_context> {
   MPI_Comm comm_ = MPI_COMM_NULL;
   MPI_Request opening_ = MPI_REQUEST_NULL;
   int rank_ = 0, size_ = 1;
-  std::array<std::int64_t, 3> agreed_{};  // the largest of any rank: OMNI_CHECK, the host, minus the host
-  bool duplicated_ = false, ready_ = false, in_test_ = false;
+  std::array<std::int64_t, 4> agreed_{};  // the largest of any rank: OMNI_CHECK, the host, minus the host, no shared memory
+  opening stage_ = opening::duplicating;
+  bool ready_ = false, in_test_ = false;
+  std::unique_ptr<neighbours> sharing_;
+  std::unique_ptr<window> window_;
   std::uint32_t calls_ = 0, queued_ = 0, begun_ = 0;
   std::vector<std::uint32_t> open_;  // calls that have a mailbox, oldest first
   std::string broken_;
-  std::vector<std::byte> scratch_;
   std::vector<std::unique_ptr<mpi_requests>> spare_;
 };
 

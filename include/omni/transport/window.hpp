@@ -1,0 +1,303 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <new>
+#include <span>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "../concepts.hpp"
+#include "../error.hpp"
+
+namespace omni::detail {
+
+/// Waits for another rank of this host: keeps the core for a moment if every rank has one, then leaves it to whoever needs it.
+class backoff {
+ public:
+  explicit backoff(bool has_core) : spins_(has_core ? 2000 : 0) {}
+
+  /// Every so often calls nudge(), for what makes no progress by itself.
+  template <class F>
+  void pause(const F& nudge) {
+    if (++waited_ <= spins_) {
+#if (defined(__x86_64__) || defined(__i386__)) && (defined(__GNUC__) || defined(__clang__))
+      __builtin_ia32_pause();
+#endif
+      if (waited_ % 256 == 0) nudge();
+      return;
+    }
+    if ((waited_ - spins_) % 8 == 0) nudge();
+    std::this_thread::yield();
+  }
+
+ private:
+  unsigned spins_, waited_ = 0;
+};
+
+/// Memory in which the ranks of one host leave each other records and packets. Every rank writes its own segment and reads all
+/// others; nothing is copied on the way, and nobody writes what somebody else writes.
+///
+/// A *record* is what a rank tells of a call before it starts: a digest of the arguments, and for a small tensor its elements. It
+/// is overwritten `records` calls later, when all have taken it.
+///
+/// A *packet* lies in its writer's segment. A descriptor in the writer's segment says where, one ring of descriptors for each reader
+/// and stream; the reader counts in its own segment the packets that it has taken. Both counts run on from call to call, so nothing
+/// is ever reset; calls use the packets one after the other.
+class window {
+ public:
+  static constexpr int most_ranks = 64;
+  static constexpr std::size_t small_bytes = std::size_t{32} << 10U;  ///< elements in a record
+  static constexpr std::size_t record_alignment = 32;
+  static constexpr int most_small_ranks = 16;  ///< beyond, every rank's folding everything takes longer than MPI's own way
+  static constexpr std::size_t packet_room = std::size_t{4} << 20U;   ///< bytes of a rank's packets
+  static constexpr unsigned streams = 2;
+  static constexpr int in_flight = 16;  ///< packets of a stream to one peer, at most
+
+  /// Bytes of a segment: packets come last, and need not be there before the first call that has some.
+  [[nodiscard]] static constexpr std::size_t control_bytes(int ranks) {
+    return layout_of(ranks).packets;
+  }
+  [[nodiscard]] static constexpr std::size_t segment_bytes(int ranks) { return control_bytes(ranks) + packet_room; }
+
+  /// Readies a segment of zeros; before another rank looks at it.
+  static void prepare(std::span<std::byte> segment, int ranks) {
+    const auto at = layout_of(ranks);
+    for (std::size_t i = 0; i < static_cast<std::size_t>(ranks); ++i) new (segment.data() + sizeof(counts) * i) counts;
+    new (segment.data() + at.progress) counts;
+    for (std::size_t i = 0; i < records; ++i) new (segment.data() + at.records + record_bytes * i) record;
+    for (std::size_t i = 0; i < static_cast<std::size_t>(ranks) * streams * ring; ++i)
+      new (segment.data() + at.descriptors + sizeof(descriptor) * i) descriptor;
+  }
+
+  /// The segments of all ranks. `has_core`: there is a core for each of them. `commit()` takes memory for this rank's packets, and
+  /// says whether there is any.
+  window(std::vector<std::span<std::byte>> segments, int rank, bool has_core, std::function<bool()> commit)
+      : segments_(std::move(segments)),
+        rank_(static_cast<std::size_t>(rank)),
+        at_(layout_of(static_cast<int>(segments_.size()))),
+        commit_(std::move(commit)),
+        has_core_(has_core),
+        out_(segments_.size() * streams),
+        in_(segments_.size() * streams) {}
+
+  [[nodiscard]] int ranks() const { return static_cast<int>(segments_.size()); }
+  [[nodiscard]] bool has_core() const { return has_core_; }
+
+  // ---- records
+
+  /// Whether the record of a call may be written.
+  [[nodiscard]] bool may_tell(std::uint32_t call) const {
+    for (std::size_t r = 0; r < segments_.size(); ++r)
+      if (static_cast<std::int32_t>(progress(r).taken[0].load(std::memory_order_acquire) + records - 1 - call) < 0) return false;
+    return true;
+  }
+  /// Tells the others of a call. Precondition: may_tell().
+  void tell(std::uint32_t call, std::int64_t digest, double density, std::span<const std::byte> elements) {
+    auto& r = record_of(rank_, call);
+    r.digest = digest;
+    r.density = density;
+    r.has_room = has_room_ ? 1 : 0;
+    r.bytes = static_cast<std::uint32_t>(elements.size());
+    if (!elements.empty()) std::memcpy(elements_of(rank_, call), elements.data(), elements.size());
+    r.number.store(call + 1, std::memory_order_release);
+  }
+  /// Whether all others have told of it.
+  [[nodiscard]] bool heard(std::uint32_t call) const {
+    for (std::size_t r = 0; r < segments_.size(); ++r)
+      if (r != rank_ && record_of(r, call).number.load(std::memory_order_acquire) != call + 1) return false;
+    return true;
+  }
+  /// What the records of a call come to.
+  struct agreement {
+    bool same = true;      ///< all called alike
+    bool has_room = true;  ///< all have memory for packets
+    double density = 0;    ///< of the densest
+  };
+  [[nodiscard]] agreement agreed(std::uint32_t call) const {
+    agreement a;
+    const auto& mine = record_of(rank_, call);
+    for (std::size_t r = 0; r < segments_.size(); ++r) {
+      const auto& theirs = record_of(r, call);
+      if (theirs.digest != mine.digest || theirs.bytes != mine.bytes) a.same = false;
+      a.has_room = a.has_room && theirs.has_room != 0;
+      a.density = std::max(a.density, theirs.density);
+    }
+    return a;
+  }
+  /// A rank's elements, aligned to 32 bytes.
+  [[nodiscard]] const std::byte* elements(std::size_t rank, std::uint32_t call) const { return elements_of(rank, call); }
+  /// This rank needs the records of a call no more.
+  void take(std::uint32_t call) {
+    auto& mine = progress(rank_).taken[0];
+    taken_[call % records] = true;
+    auto done = mine.load(std::memory_order_relaxed);
+    for (; taken_[done % records]; ++done) taken_[done % records] = false;
+    mine.store(done, std::memory_order_release);
+  }
+
+  // ---- packets
+
+  /// Takes memory for packets, once; others hear in the next record whether there is any.
+  bool commit() {
+    if (!std::exchange(committed_, true)) has_room_ = std::exchange(commit_, nullptr)();
+    return has_room_;
+  }
+  /// Starts anew with handing out room for packets.
+  void rewind() { used_ = 0; }
+  /// Room for a packet in this rank's segment.
+  [[nodiscard]] std::span<std::byte> room(std::size_t bytes) {
+    const auto first = used_;
+    used_ += (bytes + 63) / 64 * 64;
+    if (used_ > packet_room) throw error("omni: more packets than the shared window has room for");
+    return segments_[rank_].subspan(at_.packets + first, bytes);
+  }
+  void send(int peer, unsigned stream, std::span<const std::byte> packet, std::uint64_t token) {
+    auto& c = out_[channel(peer, stream)];
+    auto& d = descriptor_of(rank_, static_cast<std::size_t>(peer), stream, c.sent);
+    d.offset = static_cast<std::uint64_t>(packet.data() - segments_[rank_].data());
+    d.bytes = static_cast<std::uint32_t>(packet.size());
+    c.tokens[c.sent % ring] = token;
+    d.number.store(++c.sent, std::memory_order_release);
+  }
+  void receive(int peer, unsigned stream, std::uint64_t token) {
+    auto& c = in_[channel(peer, stream)];
+    c.tokens[c.posted++ % ring] = token;
+  }
+  /// Withdraws receives that no packet has met.
+  void cancel(unsigned stream) {
+    for (std::size_t r = 0; r < segments_.size(); ++r) {
+      auto& c = in_[r * streams + stream];
+      c.posted = c.arrived;
+    }
+  }
+  /// The oldest packet of a stream that was not released has been read.
+  void release(int peer, unsigned stream) {
+    auto& c = in_[channel(peer, stream)];
+    counts_of(rank_, static_cast<std::size_t>(peer)).taken[stream].store(++c.released, std::memory_order_release);
+  }
+  /// What has arrived, and what was released by its readers. Valid until the next poll.
+  [[nodiscard]] std::span<const completion> poll() {
+    done_.clear();
+    for (std::size_t k = 1; k < segments_.size(); ++k) {
+      const auto peer = (rank_ + k) % segments_.size();
+      for (unsigned s = 0; s < streams; ++s) {
+        poll_sent(peer, s);
+        poll_arrived(peer, s);
+      }
+    }
+    return done_;
+  }
+  /// Whether anything is to be waited for.
+  [[nodiscard]] bool idle() const {
+    return std::all_of(out_.begin(), out_.end(), [](const outgoing& c) { return c.gone == c.sent; }) &&
+           std::all_of(in_.begin(), in_.end(), [](const incoming& c) { return c.arrived == c.posted; });
+  }
+
+ private:
+  static constexpr std::uint32_t records = 8;
+  static constexpr std::size_t line = 64;
+  static constexpr std::size_t ring = in_flight;
+
+  // What a rank has taken: packets by stream from one writer, or records. A line for each, or writers would wait for each other.
+  struct alignas(line) counts {
+    std::array<std::atomic<std::uint32_t>, streams> taken{};
+  };
+  struct alignas(line / 2) record {
+    std::atomic<std::uint32_t> number = 0;  // of the call, from 1
+    std::uint16_t has_room = 0, reserved = 0;
+    std::int64_t digest = 0;
+    double density = 0;
+    std::uint32_t bytes = 0;
+  };
+  static_assert(sizeof(record) == line / 2);
+  static constexpr std::size_t record_bytes = line + small_bytes;
+  struct alignas(line / 4) descriptor {
+    std::atomic<std::uint32_t> number = 0;  // of the packet, from 1
+    std::uint32_t bytes = 0;
+    std::uint64_t offset = 0;
+  };
+  static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
+
+  struct layout {
+    std::size_t progress, records, descriptors, packets;
+  };
+  static constexpr layout layout_of(int ranks) {
+    const auto n = static_cast<std::size_t>(ranks);
+    constexpr std::size_t page = 4096;
+    layout l{};
+    l.progress = sizeof(counts) * n;
+    l.records = l.progress + sizeof(counts);
+    l.descriptors = l.records + record_bytes * window::records;
+    l.packets = (l.descriptors + sizeof(descriptor) * n * streams * ring + page - 1) / page * page;
+    return l;
+  }
+
+  struct outgoing {
+    std::uint32_t sent = 0, gone = 0;
+    std::array<std::uint64_t, ring> tokens{};
+  };
+  struct incoming {
+    std::uint32_t posted = 0, arrived = 0, released = 0;
+    std::array<std::uint64_t, ring> tokens{};
+  };
+
+  static std::size_t channel(int peer, unsigned stream) { return static_cast<std::size_t>(peer) * streams + stream; }
+  template <class X>
+  X& at(std::size_t rank, std::size_t offset) const {
+    return *std::launder(reinterpret_cast<X*>(segments_[rank].data() + offset));
+  }
+  [[nodiscard]] counts& progress(std::size_t rank) const { return at<counts>(rank, at_.progress); }
+  /// Of what `reader` has taken from `writer`.
+  [[nodiscard]] counts& counts_of(std::size_t reader, std::size_t writer) const { return at<counts>(reader, sizeof(counts) * writer); }
+  [[nodiscard]] record& record_of(std::size_t rank, std::uint32_t call) const {
+    return at<record>(rank, at_.records + record_bytes * (call % records));
+  }
+  [[nodiscard]] std::byte* elements_of(std::size_t rank, std::uint32_t call) const {
+    return segments_[rank].data() + at_.records + record_bytes * (call % records) + sizeof(record);
+  }
+  [[nodiscard]] descriptor& descriptor_of(std::size_t writer, std::size_t reader, unsigned stream, std::uint32_t packet) const {
+    return at<descriptor>(writer, at_.descriptors + sizeof(descriptor) * ((reader * streams + stream) * ring + packet % ring));
+  }
+
+  void poll_sent(std::size_t peer, unsigned stream) {
+    auto& c = out_[peer * streams + stream];
+    if (c.gone == c.sent) return;
+    const auto taken = counts_of(peer, rank_).taken[stream].load(std::memory_order_acquire);
+    if (taken - c.gone > c.sent - c.gone) throw protocol(static_cast<int>(peer), "took packets that were not sent");
+    for (; c.gone != taken; ++c.gone) done_.push_back({c.tokens[c.gone % ring], 0});
+  }
+  void poll_arrived(std::size_t peer, unsigned stream) {
+    auto& c = in_[peer * streams + stream];
+    while (c.arrived != c.posted) {
+      const auto& d = descriptor_of(peer, rank_, stream, c.arrived);
+      if (d.number.load(std::memory_order_acquire) != c.arrived + 1) return;
+      const auto segment = std::span<const std::byte>(segments_[peer]);
+      if (d.offset > segment.size() || d.bytes > segment.size() - d.offset)
+        throw protocol(static_cast<int>(peer), "a packet outside its segment");
+      done_.push_back({c.tokens[c.arrived++ % ring], d.bytes, segment.data() + d.offset});
+    }
+  }
+
+  std::vector<std::span<std::byte>> segments_;
+  std::size_t rank_;
+  layout at_;
+  std::function<bool()> commit_;
+  bool committed_ = false, has_room_ = false;
+  bool has_core_;
+  std::array<bool, records> taken_{};  // records after the oldest that is not
+  std::size_t used_ = 0;
+  std::vector<outgoing> out_;
+  std::vector<incoming> in_;
+  std::vector<completion> done_;
+};
+
+}  // namespace omni::detail

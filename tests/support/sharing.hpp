@@ -1,0 +1,111 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <omni/transport/threads.hpp>
+#include <omni/transport/window_mailbox.hpp>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+// Ranks that are threads and share a window, as the processes of one host do: what unit tests and sanitizers see of it.
+
+namespace testing {
+
+class sharing {
+  using window = omni::detail::window;
+
+  // What the mailboxes of one rank know in common.
+  struct group {
+    std::unique_ptr<window> memory;
+    std::vector<std::uint32_t> open;  // calls that have a mailbox, oldest first
+    [[nodiscard]] window* shared_window() const { return memory.get(); }
+    [[nodiscard]] bool is_oldest(std::uint32_t call) const { return open.front() == call; }
+  };
+
+ public:
+  static constexpr bool may_lose = false;
+  static constexpr bool agrees_first = true;
+
+  /// Calls f(transport) on `ranks` threads. A rank of which `has_room(rank)` is false gets no memory for packets.
+  template <class F, class HasRoom>
+  static void run(int ranks, const F& f, const HasRoom& has_room) {
+    // Zeros from the system, which gives them when they are touched: most of a segment never is.
+    const auto size = window::segment_bytes(ranks);
+    std::vector<std::unique_ptr<void, decltype(&std::free)>> memory;
+    std::vector<std::span<std::byte>> segments;
+    for (int r = 0; r < ranks; ++r) {
+      auto space = size + 64;
+      memory.emplace_back(std::calloc(space, 1), &std::free);
+      void* at = memory.back().get();
+      segments.emplace_back(static_cast<std::byte*>(std::align(64, size, at, space)), size);
+      window::prepare(segments.back(), ranks);
+    }
+    omni::transport::threads::run(ranks, [&](omni::transport::threads& inner) {
+      const int rank = inner.rank();
+      auto mine = std::make_unique<group>();
+      if (ranks > 1) mine->memory = std::make_unique<window>(segments, rank, rank % 2 == 0, [&, rank] { return has_room(rank); });
+      sharing comm(inner, *mine);
+      f(comm);
+    });
+  }
+  template <class F>
+  static void run(int ranks, const F& f) {
+    run(ranks, f, [](int) { return true; });
+  }
+
+  [[nodiscard]] int rank() const { return inner_->rank(); }
+  [[nodiscard]] int size() const { return inner_->size(); }
+  [[nodiscard]] std::size_t preferred_packet_bytes() const { return inner_->preferred_packet_bytes(); }
+  void mark_broken(const std::string& why) { inner_->mark_broken(why); }
+  [[nodiscard]] window* shared_window() const { return group_->shared_window(); }
+
+  class messages {
+   public:
+    messages(omni::transport::threads::mailbox inner, group& g) : inner_(std::move(inner)), group_(&g) {
+      g.open.push_back(inner_.call());
+    }
+    messages(messages&& other) noexcept : inner_(std::move(other.inner_)), group_(std::exchange(other.group_, nullptr)) {}
+    messages& operator=(messages&& other) noexcept {
+      std::swap(inner_, other.inner_);
+      std::swap(group_, other.group_);
+      return *this;
+    }
+    messages(const messages&) = delete;
+    messages& operator=(const messages&) = delete;
+    ~messages() {
+      if (group_ != nullptr) std::erase(group_->open, inner_.call());
+    }
+    [[nodiscard]] std::uint32_t call() const { return inner_.call(); }
+    void send(int peer, unsigned stream, std::span<const std::byte> bytes, std::uint64_t token) {
+      inner_.send(peer, stream, bytes, token);
+    }
+    void receive(int peer, unsigned stream, std::span<std::byte> buffer, std::uint64_t token) {
+      inner_.receive(peer, stream, buffer, token);
+    }
+    [[nodiscard]] std::span<const omni::completion> poll() { return inner_.poll(); }
+    [[nodiscard]] std::span<const omni::completion> wait() { return inner_.wait(); }
+    void cancel(unsigned stream) { inner_.cancel(stream); }
+    void abandon() { inner_.abandon(); }
+
+   private:
+    omni::transport::threads::mailbox inner_;
+    group* group_;
+  };
+  using mailbox = omni::detail::window_mailbox<messages, group>;
+  [[nodiscard]] mailbox open() { return {messages(inner_->open(), *group_), *group_}; }
+
+ private:
+  sharing(omni::transport::threads& inner, group& g) : inner_(&inner), group_(&g) {}
+
+  omni::transport::threads* inner_;
+  group* group_;
+};
+
+}  // namespace testing

@@ -1,0 +1,173 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <numeric>
+#include <omni/omni.hpp>
+#include <omni/transport/shared_memory.hpp>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "../support/draws.hpp"
+#include "../support/ranks.hpp"
+#include "../support/sharing.hpp"
+
+// Ranks that share memory: the same results and the same errors as over messages.
+
+using testing::sharing;
+
+TEST_CASE("shared memory: random calls, integers") {
+  auto g = patterns::make_generator(20261101, 0);
+  for (int i = 0; i < 250; ++i) testing::check_drawn<int, patterns::wild, sharing>(testing::draw_one(g, false), omni::sum{});
+}
+TEST_CASE("shared memory: random calls, floats, minimum") {
+  auto g = patterns::make_generator(20261102, 0);
+  for (int i = 0; i < 150; ++i) testing::check_drawn<float, patterns::wild, sharing>(testing::draw_one(g, false), omni::min{});
+}
+TEST_CASE("shared memory: random calls, blocks up to too large for it") {
+  auto g = patterns::make_generator(20261103, 0);
+  for (int i = 0; i < 40; ++i) testing::check_drawn<int, patterns::wild, sharing>(testing::draw_one(g, true), omni::sum{});
+}
+
+TEST_CASE("shared memory: floats added in rank order, small ones and large ones") {
+  std::uint64_t seed = 40;
+  for (const int ranks : {2, 3, 4, 8, 17})
+    for (const std::size_t n : {std::size_t{1}, std::size_t{999}, omni::detail::window::small_bytes / 4,
+                                omni::detail::window::small_bytes / 4 + 1, std::size_t{300007}})
+      for (const auto shape : {patterns::shape::uniform, patterns::shape::hot_end, patterns::shape::none_null, patterns::shape::all_null}) {
+        const testing::cell c{ranks, n, shape, ++seed, seed % 2 == 0};
+        testing::check<patterns::wild, float, sharing>(c, omni::sum{});
+        testing::check<patterns::wild, float, sharing>(c, omni::sum{}, omni::colocated{}, omni::fixed_blocks{64});
+      }
+}
+
+TEST_CASE("shared memory: what ran, and that packets lay in it") {
+  std::atomic<int> checked = 0;
+  sharing::run(3, [&](sharing& comm) {
+    std::vector<int> small(10, 1), large(100000, 1), blocks(3000000, 1);
+    const auto a = omni::allreduce(comm, small);
+    const auto b = omni::allreduce(comm, large);
+    // A block of 12 MB is more than there is room for: messages.
+    const auto c = omni::allreduce(comm, blocks, omni::fixed_blocks{3000000});
+    if (a.topology == "replicated" && a.bytes_sent == 2 * 40) ++checked;
+    if (b.topology == "colocated" && b.extra_bytes >= sharing::mailbox::packet_room) ++checked;
+    if (c.topology == "colocated" && c.extra_bytes >= 12000000) ++checked;
+    if (small[9] == 3 && large[99999] == 3 && blocks[2999999] == 3) ++checked;
+  });
+  CHECK(checked == 12);
+}
+
+TEST_CASE("shared memory: a rank without room for packets sends all to messages") {
+  for (int without = 0; without < 3; ++without) {
+    std::atomic<int> right = 0;
+    sharing::run(
+        3,
+        [&](sharing& comm) {
+          for (int i = 0; i < 3; ++i) {
+            std::vector<int> x(50000, comm.rank() + i);
+            const auto r = omni::allreduce(comm, x);
+            if (x == std::vector<int>(50000, 3 + 3 * i) && r.extra_bytes < sharing::mailbox::packet_room) ++right;
+          }
+        },
+        [&](int rank) { return rank != without; });
+    CHECK(right == 9);
+  }
+}
+
+TEST_CASE("shared memory: more requests under way than there are records, in every order") {
+  for (const int ranks : {2, 3, 5}) {
+    for (std::uint64_t seed = 0; seed < 5; ++seed) {
+      constexpr std::size_t count = 30;
+      std::vector<std::vector<std::vector<int>>> inputs;
+      std::vector<std::vector<int>> wanted;
+      for (std::size_t k = 0; k <= count; ++k) {
+        const std::size_t n = k % 4 == 0 ? k : k % 4 == 1 ? 20000 + k : 700 * k;
+        inputs.push_back(patterns::tensors<patterns::wild>(patterns::all[(k + seed) % patterns::all.size()], seed * 100 + k, ranks, n, 0));
+        wanted.push_back(oracle::fold_in_rank_order(inputs[k], oracle::twin<omni::sum>{}));
+      }
+      std::vector<std::string> wrong(static_cast<std::size_t>(ranks));
+      sharing::run(ranks, [&](sharing& comm) {
+        const auto r = static_cast<std::size_t>(comm.rank());
+        std::vector<std::vector<int>> x;
+        for (std::size_t k = 0; k <= count; ++k) x.push_back(inputs[k][r]);
+        std::vector<omni::request> requests;
+        for (std::size_t k = 0; k < count; ++k) {
+          if (k % 5 == 3) requests.push_back(omni::iallreduce(comm, x[k], omni::ring{}));
+          else if (k % 5 == 4) requests.push_back(omni::iallreduce(comm, x[k], omni::colocated{.packet_bytes = 900}, omni::fixed_blocks{16}));
+          else requests.push_back(omni::iallreduce(comm, x[k]));
+        }
+        omni::allreduce(comm, x[count]);
+        std::vector<std::size_t> order(count);
+        std::iota(order.begin(), order.end(), std::size_t{0});
+        std::mt19937_64 g(seed * 1000 + r);
+        std::shuffle(order.begin(), order.end(), g);
+        for (const auto k : order) requests[k].wait();
+        for (std::size_t k = 0; k <= count; ++k)
+          if (const auto d = testing::difference(x[k], wanted[k]); !d.empty()) wrong[r] += std::to_string(k) + ": " + d + "; ";
+      });
+      CAPTURE(ranks);
+      CAPTURE(seed);
+      for (const auto& w : wrong) CHECK(w == "");
+    }
+  }
+}
+
+TEST_CASE("shared memory: small calls that differ are told apart, and the next one works") {
+  std::vector<std::string> field(3), afterwards(3);
+  sharing::run(3, [&](sharing& comm) {
+    const auto r = static_cast<std::size_t>(comm.rank());
+    std::vector<int> x(comm.rank() == 1 ? 7 : 8, 1);
+    try {
+      omni::allreduce(comm, x);
+    } catch (const omni::mismatch& e) {
+      field[r] = e.field();
+    }
+    omni::allreduce(comm, std::span(x).first(5));
+    afterwards[r] = x == std::vector<int>{3, 3, 3, 3, 3, 1, 1} || x == std::vector<int>{3, 3, 3, 3, 3, 1, 1, 1} ? "right" : "wrong";
+  });
+  for (std::size_t r = 0; r < 3; ++r) {
+    CHECK(field[r] == "count");
+    CHECK(afterwards[r] == "right");
+  }
+}
+
+TEST_CASE("shared memory: many calls, one after the other") {
+  std::atomic<int> wrong = 0;
+  sharing::run(3, [&](sharing& comm) {
+    for (int i = 0; i < 3000; ++i) {
+      std::vector<std::int64_t> x(static_cast<std::size_t>(i % 40 == 39 ? 9000 : i % 7), comm.rank() + i);
+      const auto size = x.size();
+      omni::allreduce(comm, x);
+      if (x != std::vector<std::int64_t>(size, 3 + 3 * std::int64_t{i})) ++wrong;
+    }
+  });
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("shared memory: a segment under a name, and none once it is forgotten") {
+  using omni::detail::shared_memory;
+  constexpr std::size_t size = 1 << 20;
+  auto mine = shared_memory::make(size);
+  if (mine.empty()) return;  // a system without
+  REQUIRE(mine.commit(0, size));
+  const auto name = mine.name();
+  auto theirs = shared_memory::open(name, size);
+  REQUIRE(!theirs.empty());
+  mine.bytes()[size - 1] = std::byte{7};
+  CHECK(theirs.bytes()[size - 1] == std::byte{7});
+  CHECK(shared_memory::open(name, size / 2).empty());
+  auto other = name;
+  other[10] = static_cast<char>(other[10] ^ 1);
+  CHECK(shared_memory::open(other, size).empty());
+  mine.forget_name();
+  CHECK(shared_memory::open(name, size).empty());
+  CHECK(theirs.bytes()[size - 1] == std::byte{7});
+}
