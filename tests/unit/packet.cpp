@@ -49,7 +49,7 @@ std::vector<std::byte> make_packet(std::uint32_t number, const std::vector<writt
   const auto s = some_signature();
   w.begin(42, number, capacity, number == 0 ? &s : nullptr);
   for (const auto& b : blocks) {
-    REQUIRE(w.fits(b.row, b.elements.size()));
+    REQUIRE(w.fitting(b.row, b.elements.size(), 1) == 1);
     auto* const at = w.add(b.row, b.elements.size());
     std::memcpy(at, b.elements.data(), b.elements.size());
   }
@@ -101,10 +101,10 @@ TEST_CASE("packets: rows further apart than 32 bits need another packet") {
   packet_writer w{buffer};
   w.begin(1, 1, 4096, nullptr);
   const std::uint64_t base = std::uint64_t{1} << 40U;
-  REQUIRE(w.fits(base, 8));
+  REQUIRE(w.fitting(base, 8, 1) == 1);
   static_cast<void>(w.add(base, 8));
-  CHECK(w.fits(base + 0xffffffffU, 8));
-  CHECK_FALSE(w.fits(base + 0x100000000U, 8));
+  CHECK(w.fitting(base + 0xffffffffU, 8, 1) == 1);
+  CHECK(w.fitting(base + 0x100000000U, 8, 1) == 0);
 }
 
 TEST_CASE("packets: no more fits than the limit, the list of rows included") {
@@ -113,7 +113,7 @@ TEST_CASE("packets: no more fits than the limit, the list of rows included") {
     packet_writer w{buffer};
     w.begin(1, 1, limit, nullptr);
     std::size_t blocks = 0;
-    while (w.fits(blocks, 4)) {
+    while (w.fitting(blocks, 4, 1) == 1) {
       std::memset(w.add(blocks, 4), 1, 4);
       ++blocks;
     }

@@ -14,7 +14,7 @@
 #include "signature.hpp"
 
 // The wire format, described in docs/wire_format.md: header, in a stream's first packet the caller's signature, the blocks'
-// elements, their rows. All integers in the byte order of the machine; ranks of one job share it.
+// elements, their rows, last first. All integers in the byte order of the machine; ranks of one job share it.
 
 namespace omni::detail {
 
@@ -42,7 +42,7 @@ static_assert(sizeof(packet_header) == 64 && std::is_trivially_copyable_v<packet
 
 inline constexpr std::size_t first_packet_overhead = sizeof(packet_header) + sizeof(signature);
 
-/// A packet being filled: elements grow from the front, rows from the back, and close() moves the rows behind the elements.
+/// A packet being filled: elements grow from the front, rows from the back, and close() moves the rows up to the elements.
 class packet_writer {
  public:
   packet_writer() = default;
@@ -62,18 +62,22 @@ class packet_writer {
 
   [[nodiscard]] std::size_t blocks() const { return header_.blocks; }
   [[nodiscard]] std::size_t filled() const { return end_ - start_; }
-  [[nodiscard]] bool fits(std::uint64_t row, std::size_t bytes) const {
-    return end_ + bytes + sizeof(std::uint32_t) * (header_.blocks + 1) <= limit_ &&
-           (header_.blocks == 0 || row - header_.base <= 0xffffffffU);
+  /// Of so many blocks in consecutive rows, of `bytes` each, those that there is room for.
+  [[nodiscard]] std::size_t fitting(std::uint64_t row, std::size_t bytes, std::size_t blocks) const {
+    const auto used = end_ + sizeof(std::uint32_t) * header_.blocks;
+    if (used > limit_ || (header_.blocks != 0 && row + blocks - header_.base > 0x100000000U)) return 0;
+    return std::min(blocks, (limit_ - used) / (bytes + sizeof(std::uint32_t)));
   }
-  /// Room for the elements of one more block. Rows must ascend, and fits() must have said so.
-  [[nodiscard]] std::byte* add(std::uint64_t row, std::size_t bytes) {
+  /// Room for the elements of more blocks, in consecutive rows. Rows must ascend, and fitting() must have said so.
+  [[nodiscard]] std::byte* add(std::uint64_t row, std::size_t bytes, std::size_t blocks = 1) {
     if (header_.blocks == 0) header_.base = row;
-    const auto offset = static_cast<std::uint32_t>(row - header_.base);
-    ++header_.blocks;
-    std::memcpy(buffer_.data() + limit_ - sizeof(offset) * header_.blocks, &offset, sizeof(offset));
+    auto offset = static_cast<std::uint32_t>(row - header_.base);
+    for (std::size_t i = 0; i < blocks; ++i, ++offset) {
+      ++header_.blocks;
+      std::memcpy(buffer_.data() + limit_ - sizeof(offset) * header_.blocks, &offset, sizeof(offset));
+    }
     auto* const at = buffer_.data() + end_;
-    end_ += bytes;
+    end_ += bytes * blocks;
     return at;
   }
   /// The finished packet.
@@ -83,16 +87,6 @@ class packet_writer {
     header_.flags |= flags;
     header_.payload_bytes = filled();
     const auto rows = sizeof(std::uint32_t) * header_.blocks;
-    // Rows were stacked downwards: turn them round, then close the gap.
-    for (std::size_t i = 0, j = header_.blocks; i + 1 < j; ++i) {
-      --j;
-      std::array<std::byte, 4> a{}, b{};
-      auto* const low = buffer_.data() + limit_ - rows;
-      std::memcpy(a.data(), low + 4 * i, 4);
-      std::memcpy(b.data(), low + 4 * j, 4);
-      std::memcpy(low + 4 * i, b.data(), 4);
-      std::memcpy(low + 4 * j, a.data(), 4);
-    }
     std::memmove(buffer_.data() + end_, buffer_.data() + limit_ - rows, rows);
     std::memcpy(buffer_.data(), &header_, sizeof(header_));
     return buffer_.first(end_ + rows);
@@ -136,23 +130,34 @@ class packet_reader {
   [[nodiscard]] bool has_signature() const { return signature_ != nullptr; }
   [[nodiscard]] bool empty() const { return next_ == header_.blocks; }
   /// Row of the block at the front.
-  [[nodiscard]] std::uint64_t row() const {
-    std::uint32_t offset = 0;
-    std::memcpy(&offset, rows_.data() + sizeof(offset) * next_, sizeof(offset));
-    return header_.base + offset;
+  [[nodiscard]] std::uint64_t row() const { return header_.base + offset(next_); }
+  /// How many blocks from the front on lie in consecutive rows, of at most `most`.
+  [[nodiscard]] std::size_t run(std::size_t most) const {
+    const auto end = std::min<std::size_t>(header_.blocks - next_, most);
+    const std::uint64_t first = offset(next_);
+    std::size_t n = 1;
+    while (n < end && offset(next_ + n) == first + n) ++n;
+    return n;
   }
   /// Elements of the block at the front; nullptr if the packet does not hold so many bytes.
   [[nodiscard]] const std::byte* elements(std::size_t bytes) const {
     return payload_.size() - at_ >= bytes ? payload_.data() + at_ : nullptr;
   }
-  void pop(std::size_t bytes) {
+  void pop(std::size_t bytes, std::size_t blocks = 1) {
     at_ += bytes;
-    ++next_;
+    next_ += blocks;
   }
   /// Whether the blocks popped made up all of the payload.
   [[nodiscard]] bool exact() const { return at_ == payload_.size(); }
 
  private:
+  // Of a block's row. The last block comes first.
+  [[nodiscard]] std::uint32_t offset(std::size_t block) const {
+    std::uint32_t o = 0;
+    std::memcpy(&o, rows_.data() + rows_.size() - sizeof(o) * (block + 1), sizeof(o));
+    return o;
+  }
+
   packet_header header_;
   std::span<const std::byte> payload_, rows_;
   const std::byte* signature_ = nullptr;

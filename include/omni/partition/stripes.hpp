@@ -2,43 +2,66 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
 namespace omni::detail {
 
-/// Who owns which block. Blocks are dealt out in rows of one block per owner, and each row is rotated by a hash of its number:
-/// shares are equal to within one block, neither a hot end of the tensor nor a period in it lands on one owner, and both
-/// directions of the map are arithmetic, so nothing of the size of the tensor is stored.
+/// Who owns which block. Blocks are dealt out in stripes of a few consecutive ones, a stripe to each owner and then the next to each;
+/// every such round is rotated by a hash of its number. Shares are equal to within one stripe, neither a hot end of the tensor nor
+/// a period in it lands on one owner, and both directions of the map are arithmetic: nothing of the size of the tensor is stored.
+///
+/// The blocks of an owner's share are numbered by *rows*, a stripe's one after the other. In the last round there are rows without
+/// a block: see exists().
 class stripes {
  public:
   stripes() = default;
-  stripes(std::size_t blocks, std::size_t owners) : blocks_(blocks), owners_(owners) {}
+  /// Stripes of at most `longest` blocks, and short enough that every owner has several.
+  stripes(std::size_t blocks, std::size_t owners, std::size_t longest) : blocks_(blocks), owners_(owners) {
+    constexpr std::size_t rounds = 16;
+    while (owners > 1 && std::size_t{2} << bits_ <= longest && blocks >> (bits_ + 1) >= owners * rounds) ++bits_;
+  }
 
   [[nodiscard]] std::size_t owners() const { return owners_; }
-  [[nodiscard]] std::uint64_t rows() const { return blocks_ / owners_ + (blocks_ % owners_ != 0 ? 1 : 0); }
-
-  /// Owner of the block at `position` in `row`.
-  [[nodiscard]] std::size_t owner(std::uint64_t row, std::size_t position) const {
-    const auto o = position + rotation(row);
-    return o < owners_ ? o : o - owners_;
+  [[nodiscard]] std::size_t stripe() const { return std::size_t{1} << bits_; }
+  /// Blocks in a round.
+  [[nodiscard]] std::size_t round() const { return owners_ << bits_; }
+  [[nodiscard]] std::uint64_t rows() const {
+    return std::uint64_t{blocks_ / round() + (blocks_ % round() != 0 ? 1 : 0)} << bits_;
   }
-  /// The block of `owner` in `row`. In the last row it may be past the end: see exists().
+
+  struct place {
+    std::size_t owner;
+    std::uint64_t row;
+  };
+  /// Of block number `position` of a round.
+  [[nodiscard]] place at(std::uint64_t round, std::size_t position) const {
+    const auto o = (position >> bits_) + rotation(round);
+    return {o < owners_ ? o : o - owners_, round << bits_ | within(position)};
+  }
+  /// The block of `owner` in `row`.
   [[nodiscard]] std::size_t block(std::uint64_t row, std::size_t owner) const {
-    const auto r = rotation(row);
-    return static_cast<std::size_t>(row) * owners_ + (owner >= r ? owner - r : owner + owners_ - r);
+    const auto r = rotation(row >> bits_);
+    return (static_cast<std::size_t>(row >> bits_) * owners_ + (owner >= r ? owner - r : owner + owners_ - r)) << bits_ | within(row);
   }
   [[nodiscard]] bool exists(std::size_t block) const { return block < blocks_; }
+  /// Of so many consecutive rows, those that are consecutive blocks, too.
+  [[nodiscard]] std::size_t together(std::uint64_t row, std::size_t rows) const {
+    return owners_ == 1 ? rows : std::min(rows, stripe() - within(row));
+  }
 
  private:
-  [[nodiscard]] std::size_t rotation(std::uint64_t row) const {
+  [[nodiscard]] std::size_t within(std::uint64_t row) const { return static_cast<std::size_t>(row) & (stripe() - 1); }
+  [[nodiscard]] std::size_t rotation(std::uint64_t round) const {
     if (owners_ == 1) return 0;
-    const auto mixed = (row + 1) * 0x9e3779b97f4a7c15U >> 32U;  // Fibonacci hashing; the high half scales without a division
+    const auto mixed = (round + 1) * 0x9e3779b97f4a7c15U >> 32U;  // Fibonacci hashing; the high half scales without a division
     return static_cast<std::size_t>((mixed & 0xffffffffU) * owners_ >> 32U);
   }
 
   std::size_t blocks_ = 0;
   std::size_t owners_ = 1;
+  unsigned bits_ = 0;
 };
 
 }  // namespace omni::detail

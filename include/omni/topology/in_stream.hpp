@@ -85,15 +85,18 @@ class in_stream {
     }
     settle();
   }
-  /// Elements of the block at the front, which has `bytes` bytes.
+  /// Elements of the blocks at the front, which have `bytes` bytes.
   [[nodiscard]] const std::byte* elements(std::size_t bytes) const {
     const auto* const p = slots_[index(read_)].packet.elements(bytes);
     if (p == nullptr) refuse("fewer elements than its blocks have");
     return p;
   }
-  void pop(std::size_t bytes) {
-    floor_ = next_row_ + 1;
-    slots_[index(read_)].packet.pop(bytes);
+  /// How many blocks from the front on lie in consecutive rows, of at most `most`.
+  [[nodiscard]] std::size_t run(std::size_t most) const { return slots_[index(read_)].packet.run(most); }
+  /// Drops so many of them, of `bytes` in all.
+  void pop(std::size_t bytes, std::size_t blocks = 1) {
+    floor_ = next_row_ + blocks;
+    slots_[index(read_)].packet.pop(bytes, blocks);
     settle();
   }
   /// Drops all that has arrived.

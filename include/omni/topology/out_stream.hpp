@@ -59,19 +59,26 @@ class out_stream {
   /// Whether the packet being filled is worth sending to a peer that has nothing to do.
   [[nodiscard]] bool worthwhile() const { return current_ != none && slots_[current_].packet.filled() >= limits_.packet_bytes / 4; }
 
-  /// Room for the elements of a block, in a new packet if need be; nullptr while all packets are under way.
+  /// Room for the elements of `blocks` blocks in consecutive rows, of `bytes` each, in a new packet if need be; nullptr while all
+  /// packets are under way. `blocks` becomes the number of those that there is room for.
   template <class Mailbox>
-  [[nodiscard]] std::byte* add(Mailbox& messages, std::uint64_t row, std::size_t bytes) {
+  [[nodiscard]] std::byte* add(Mailbox& messages, std::uint64_t row, std::size_t bytes, std::size_t& blocks) {
     for (;;) {
       if ((current_ == none || slots_[current_].packet.blocks() == 0) && !begin()) return nullptr;
       auto& packet = slots_[current_].packet;
-      if (packet.fits(row, bytes)) {
-        next_row_ = row + 1;
-        return packet.add(row, bytes);
+      if (const auto n = packet.fitting(row, bytes, blocks); n != 0) {
+        blocks = n;
+        next_row_ = row + n;
+        return packet.add(row, bytes, n);
       }
       if (in_flight_ == limits_.window || (number_ != 0 && packet.blocks() == 0)) return nullptr;
       send(messages, row, 0, expected(row));
     }
+  }
+  template <class Mailbox>
+  [[nodiscard]] std::byte* add(Mailbox& messages, std::uint64_t row, std::size_t bytes) {
+    std::size_t one = 1;
+    return add(messages, row, bytes, one);
   }
   /// Sends what there is, to say that the stream covers all rows below `covers`.
   template <class Mailbox>

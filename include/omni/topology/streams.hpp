@@ -51,11 +51,12 @@ struct stream_options {
   /// For packets in shared memory, where a rank has `room` bytes for so many streams. Nothing if blocks are too large for it.
   [[nodiscard]] std::optional<packet_limits> limits_within(std::size_t room, std::size_t streams, int most,
                                                            std::size_t largest_block_bytes) const {
-    constexpr std::size_t preferred = std::size_t{64} << 10U;  // in the second cache, beside those of the others
+    constexpr std::size_t preferred = std::size_t{32} << 10U;
+    constexpr std::size_t cached = std::size_t{1} << 20U;  // what is under way should stay in the second cache
     constexpr std::size_t least = 2048;
     const auto share = room / streams;
     packet_limits l;
-    l.window = std::clamp(window > 0 ? window : 8, 1, most);
+    l.window = std::min(most, window > 0 ? window : std::max(4, static_cast<int>(cached / preferred / streams)));
     const auto wanted = packet_bytes != 0 ? packet_bytes : std::clamp(share / (static_cast<std::size_t>(l.window) + 1), least, preferred);
     l.packet_bytes = (std::max(wanted, sizeof(packet_header) + largest_block_bytes + sizeof(std::uint32_t)) + 63U) / 64U * 64U;
     l.first_bytes = std::max(l.packet_bytes, least);
@@ -110,7 +111,7 @@ class stream_engine {
         replicated_(who != ownership::shared),
         identity_(null_element<Op, T>(call.op)),
         blocks_(who != ownership::nobody ? call.blocks() : 0),
-        map_(blocks_, replicated_ ? 1 : static_cast<std::size_t>(ranks_)),
+        map_(blocks_, replicated_ ? 1 : static_cast<std::size_t>(ranks_), stripe(call)),
         rows_(map_.rows()),
         limits_(options.limits(ranks_, transport.preferred_packet_bytes(), call.partition.largest(call.in.size()) * sizeof(T))),
         shares_(who != ownership::nobody && share(options)),
@@ -274,24 +275,33 @@ class stream_engine {
     }
   }
 
+  // Long enough that copies are long, short enough that a packet has several.
+  static std::size_t stripe(const Call& call) {
+    constexpr std::size_t bytes = std::size_t{16} << 10U;
+    return bytes / sizeof(T) / std::max<std::size_t>(call.partition.largest(call.in.size()), 1);
+  }
   [[nodiscard]] block_range range(std::size_t block) const { return call_.partition.block(block, call_.in.size()); }
   /// Rows of which all blocks have been scanned and packed.
   [[nodiscard]] std::uint64_t scanned_rows() const {
     if (pending_ == 0 && scanned_ == blocks_) return rows_;
-    return row_at(pending_ != 0 ? run_first_ + static_cast<std::size_t>(std::countr_zero(pending_)) : scanned_);
+    const auto block = pending_ != 0 ? run_first_ + static_cast<std::size_t>(std::countr_zero(pending_)) : scanned_;
+    if (replicated_) return block;
+    to_round_of(block);
+    return std::uint64_t{round_} * map_.stripe();
   }
-  // Rows are visited in order: a division is only needed for large steps.
-  std::uint64_t row_at(std::size_t block) const {
-    if (map_.owners() == 1) return block;
-    if (block - row_first_ >= 16 * map_.owners()) {
-      row_ = block / map_.owners();
-      row_first_ = static_cast<std::size_t>(row_) * map_.owners();
+  [[nodiscard]] stripes::place place_of(std::size_t block) const {
+    if (replicated_) return {0, block};
+    to_round_of(block);
+    return map_.at(round_, block - round_first_);
+  }
+  // Blocks are visited in order: a division is only needed for large steps.
+  void to_round_of(std::size_t block) const {
+    const auto size = map_.round();
+    if (block - round_first_ >= 16 * size) {
+      round_ = block / size;
+      round_first_ = round_ * size;
     }
-    while (block - row_first_ >= map_.owners()) {
-      ++row_;
-      row_first_ += map_.owners();
-    }
-    return row_;
+    for (; block - round_first_ >= size; round_first_ += size) ++round_;
   }
 
   // Detects run by run, and packs what is found while the run is in cache.
@@ -303,11 +313,14 @@ class stream_engine {
         detect();
         moved = true;
       }
-      for (; pending_ != 0; pending_ &= pending_ - 1, moved = true)
-        if (!pack(run_first_ + static_cast<std::size_t>(std::countr_zero(pending_)))) {
+      for (; pending_ != 0; moved = true) {
+        const auto n = pack(run_first_ + static_cast<std::size_t>(std::countr_zero(pending_)));
+        if (n == 0) {
           stalled_ = true;
           return moved;
         }
+        for (std::size_t i = 0; i < n; ++i) pending_ &= pending_ - 1;
+      }
     }
     stalled_ = false;
     return moved;
@@ -348,17 +361,31 @@ class stream_engine {
       std::fill_n(call_.out.begin() + static_cast<std::ptrdiff_t>(b.first), b.size, identity_);
     }
   }
-  bool pack(std::size_t block) {
-    const auto row = row_at(block);
-    const auto owner = replicated_ ? 0 : map_.owner(row, block - static_cast<std::size_t>(row) * map_.owners());
-    if (replicated_ || owner == static_cast<std::size_t>(rank_)) s_->own[static_cast<std::size_t>(row / 64)] |= bit(row);
-    if (!replicated_ && owner == static_cast<std::size_t>(rank_)) return true;
+  // Packs a block and, where they go to the same place, those that follow it. How many: 0 if there is no packet for them.
+  std::size_t pack(std::size_t block) {
     const auto b = range(block);
-    const auto to = replicated_ ? 0 : peer_index(owner);
-    auto* const at = s_->contributions[to].add(messages_, row, b.size * sizeof(T));
-    if (at == nullptr) return false;
-    std::memcpy(at, call_.in.data() + b.first, b.size * sizeof(T));
-    return true;
+    const auto bytes = b.size * sizeof(T);
+    const auto [owner, row] = place_of(block);
+    auto n = map_.together(row, consecutive(block, b.size));
+    const bool mine = !replicated_ && owner == static_cast<std::size_t>(rank_);
+    if (!mine) {
+      auto* const at = s_->contributions[replicated_ ? 0 : peer_index(owner)].add(messages_, row, bytes, n);
+      if (at == nullptr) return 0;
+      std::memcpy(at, call_.in.data() + b.first, bytes * n);
+    }
+    if (mine || replicated_) {
+      for (auto r = row; r != row + n; ++r) s_->own[static_cast<std::size_t>(r / 64)] |= bit(r);
+    }
+    return n;
+  }
+  // Of the blocks from the first pending one on, those that are to be packed and of equal size.
+  [[nodiscard]] std::size_t consecutive(std::size_t block, std::size_t size) const {
+    if constexpr (requires { call_.partition.uniform(); }) {
+      const auto n = static_cast<std::size_t>(std::countr_one(pending_ >> std::countr_zero(pending_)));
+      return n > 1 && range(block + n - 1).size != size ? n - 1 : n;
+    } else {
+      return 1;
+    }
   }
   static std::uint64_t bit(std::uint64_t row) { return std::uint64_t{1} << (row % 64); }
   [[nodiscard]] std::size_t peer_index(std::size_t rank) const {
@@ -379,6 +406,12 @@ class stream_engine {
     return own_from_;
   }
 
+  // How many rows from `row` on have own blocks that are not null, if the first has; of at most `most`.
+  [[nodiscard]] std::size_t own_run(std::uint64_t row, std::size_t most) const {
+    const auto n = std::countr_one(s_->own[static_cast<std::size_t>(row / 64)] >> (row % 64));
+    return std::min(static_cast<std::size_t>(n), most);
+  }
+
   // Folds every row that all streams cover.
   bool fold() {
     auto& s = *s_;
@@ -390,53 +423,81 @@ class stream_engine {
       auto row = next_own(end);
       for (const auto& i : s.arriving) row = std::min(row, i.next_row());
       if (row >= end) break;
-      const auto block = map_.block(row, replicated_ ? 0 : static_cast<std::size_t>(rank_));
-      if (!map_.exists(block)) refuse_row(row);
-      if (!fold_row(row, range(block))) return moved;
-      moved = true;
+      // The rows from here on that the same ranks have something for.
+      auto n = static_cast<std::size_t>(end - row);
+      n = own_from_ == row ? own_run(row, n) : static_cast<std::size_t>(std::min<std::uint64_t>(n, own_from_ - row));
+      for (const auto& i : s.arriving)
+        n = i.next_row() == row ? i.run(n) : static_cast<std::size_t>(std::min<std::uint64_t>(n, i.next_row() - row));
+      if (!map_.exists(block_of(row + n - 1))) refuse_row(row + n - 1);
+      const auto done = fold_rows(row, n);
+      if (done != 0) moved = true;
+      if (done != n) return moved;
     }
     folded_ = end;
     for (auto& i : s.arriving) i.post(messages_);
     return true;
   }
+  /// The elements of an owner's blocks in rows that are consecutive blocks.
+  [[nodiscard]] block_range blocks(std::uint64_t row, std::size_t owner, std::size_t rows) const {
+    const auto first = range(map_.block(row, owner));
+    if (rows == 1) return first;
+    const auto last = range(map_.block(row + rows - 1, owner));
+    return {first.first, last.first + last.size - first.first};
+  }
+  /// The block in a row of this rank's share.
+  [[nodiscard]] std::size_t block_of(std::uint64_t row) const {
+    return map_.block(row, replicated_ ? 0 : static_cast<std::size_t>(rank_));
+  }
   [[noreturn]] void refuse_row(std::uint64_t row) const {
     for (const auto& i : s_->arriving)
-      if (i.next_row() == row) throw protocol(i.peer(), "a row past the end");
+      if (i.next_row() <= row) throw protocol(i.peer(), "a row past the end");
     throw protocol(rank_, "a row past the end");
   }
-  bool fold_row(std::uint64_t row, block_range b) {
-    auto& s = *s_;
-    const auto bytes = b.size * sizeof(T);
-    T* const out = call_.out.data() + b.first;
-    T* to = out;
-    if (!replicated_) {
-      auto* const room = s.results.add(messages_, row, bytes);
-      if (room == nullptr) return false;
-      to = reinterpret_cast<T*>(room);
+  // Folds n rows for which the same ranks have blocks. How many: fewer if there is no packet for the results.
+  std::size_t fold_rows(std::uint64_t row, std::size_t n) {
+    std::size_t bytes = 0, done = 0;  // of what is folded
+    while (done != n) {
+      auto more = map_.together(row + done, n - done);
+      auto b = blocks(row + done, replicated_ ? 0 : static_cast<std::size_t>(rank_), more);
+      T* to = call_.out.data() + b.first;
+      if (!replicated_) {
+        const auto first = range(block_of(row + done)).size;
+        if (b.size != first * more) more = 1;  // the last block is shorter
+        auto* const room = s_->results.add(messages_, row + done, first * sizeof(T), more);
+        if (room == nullptr) break;
+        to = reinterpret_cast<T*>(room);
+        b.size = first * more;
+      }
+      fold_sources(row, bytes, b, to);
+      if (!replicated_) std::memcpy(call_.out.data() + b.first, to, b.size * sizeof(T));
+      bytes += b.size * sizeof(T);
+      done += more;
     }
+    if (done == 0) return 0;
+    report_.union_blocks += done;
+    for (auto& i : s_->arriving)
+      if (i.next_row() == row) {
+        i.pop(bytes, done);
+        i.post(messages_);
+      }
+    if (own_from_ == row) own_from_ = row + done;
+    folded_ = row + done;
+    return done;
+  }
+  // Folds b, the elements of which lie `skip` bytes into what the streams have for `row`.
+  void fold_sources(std::uint64_t row, std::size_t skip, block_range b, T* to) {
+    auto& s = *s_;
     // In rank order: this rank comes after the peers that wrap round to the ranks below it. Peers are stored from rank + 1 upwards.
     s.sources.clear();
     const auto peers = s.arriving.size();
     const auto below = static_cast<std::size_t>(rank_);
     const auto add = [&](std::size_t i) {
-      if (s.arriving[i].next_row() == row) s.sources.push_back(s.arriving[i].elements(bytes));
+      if (s.arriving[i].next_row() == row) s.sources.push_back(s.arriving[i].elements(skip + b.size * sizeof(T)) + skip);
     };
     for (std::size_t i = peers - below; i < peers; ++i) add(i);
     if (own_from_ == row) s.sources.push_back(call_.in.data() + b.first);
     for (std::size_t i = 0; i < peers - below; ++i) add(i);
-
     fold_block(call_.op, std::span<const void* const>(s.sources), s.sources.size() < static_cast<std::size_t>(ranks_), to, b.size);
-    if (to != out) std::memcpy(out, to, bytes);
-    ++report_.union_blocks;
-
-    for (auto& i : s.arriving)
-      if (i.next_row() == row) {
-        i.pop(bytes);
-        i.post(messages_);
-      }
-    if (own_from_ == row) own_from_ = row + 1;
-    folded_ = row + 1;
-    return true;
   }
 
   // Sends what should not wait for a full packet.
@@ -516,13 +577,15 @@ class stream_engine {
     });
     if (stream.aborted()) throw protocol(stream.peer(), "the rank gave up");
     while (stream.next_row() != in_stream::no_row) {
-      const auto block = map_.block(stream.next_row(), static_cast<std::size_t>(stream.peer()));
-      if (!map_.exists(block)) throw protocol(stream.peer(), "a row past the end");
-      const auto b = range(block);
+      const auto owner = static_cast<std::size_t>(stream.peer());
+      const auto row = stream.next_row();
+      const auto n = map_.together(row, stream.run(map_.stripe()));
+      if (!map_.exists(map_.block(row + n - 1, owner))) throw protocol(stream.peer(), "a row past the end");
+      const auto b = blocks(row, owner, n);
       const auto bytes = b.size * sizeof(T);
       std::memcpy(call_.out.data() + b.first, stream.elements(bytes), bytes);
-      ++report_.union_blocks;
-      stream.pop(bytes);
+      report_.union_blocks += n;
+      stream.pop(bytes, n);
     }
     stream.post(messages_);
     report_.deliver_seconds += watch_.lap();
@@ -546,8 +609,7 @@ class stream_engine {
   std::uint64_t pending_ = 0;  // its blocks that are not packed yet
   bool started_ = false;
   bool stalled_ = false;  // there is something to pack, and no packet to put it in
-  mutable std::uint64_t row_ = 0;
-  mutable std::size_t row_first_ = 0;
+  mutable std::size_t round_ = 0, round_first_ = 0;  // the round of blocks last asked for, and its first block
   std::uint64_t folded_ = 0;    // rows below have been folded
   std::uint64_t own_from_ = 0;  // no own block below here is left to fold
   std::size_t met_ = 0;         // peers that called alike
