@@ -6,7 +6,6 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -16,6 +15,7 @@
 
 #include "../call.hpp"
 #include "../fold.hpp"
+#include "../pack/copy.hpp"
 #include "../partition/stripes.hpp"
 #include "../report.hpp"
 #include "in_stream.hpp"
@@ -371,7 +371,7 @@ class stream_engine {
     if (!mine) {
       auto* const at = s_->contributions[replicated_ ? 0 : peer_index(owner)].add(messages_, row, bytes, n);
       if (at == nullptr) return 0;
-      std::memcpy(at, call_.in.data() + b.first, bytes * n);
+      copy(at, call_.in.data() + b.first, bytes * n);
     }
     if (mine || replicated_) {
       for (auto r = row; r != row + n; ++r) s_->own[static_cast<std::size_t>(r / 64)] |= bit(r);
@@ -469,7 +469,7 @@ class stream_engine {
         b.size = first * more;
       }
       fold_sources(row, bytes, b, to);
-      if (!replicated_) std::memcpy(call_.out.data() + b.first, to, b.size * sizeof(T));
+      if (!replicated_) copy(call_.out.data() + b.first, to, b.size * sizeof(T));
       bytes += b.size * sizeof(T);
       done += more;
     }
@@ -583,7 +583,7 @@ class stream_engine {
       if (!map_.exists(map_.block(row + n - 1, owner))) throw protocol(stream.peer(), "a row past the end");
       const auto b = blocks(row, owner, n);
       const auto bytes = b.size * sizeof(T);
-      std::memcpy(call_.out.data() + b.first, stream.elements(bytes), bytes);
+      copy(call_.out.data() + b.first, stream.elements(bytes), bytes);
       report_.union_blocks += n;
       stream.pop(bytes, n);
     }

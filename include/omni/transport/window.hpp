@@ -7,7 +7,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <functional>
 #include <new>
 #include <span>
@@ -17,6 +16,7 @@
 
 #include "../concepts.hpp"
 #include "../error.hpp"
+#include "../pack/copy.hpp"
 
 namespace omni::detail {
 
@@ -107,7 +107,7 @@ class window {
     r.density = density;
     r.has_room = has_room_ ? 1 : 0;
     r.bytes = static_cast<std::uint32_t>(elements.size());
-    if (!elements.empty()) std::memcpy(elements_of(rank_, call), elements.data(), elements.size());
+    if (!elements.empty()) copy(elements_of(rank_, call), elements.data(), elements.size());
     r.number.store(call + 1, std::memory_order_release);
   }
   /// Whether all others have told of it.
