@@ -20,7 +20,7 @@
 #include "call.hpp"
 #include "environment.hpp"
 #include "error.hpp"
-#include "fold.hpp"
+#include "pack/contribution.hpp"
 #include "report.hpp"
 #include "request.hpp"
 #include "topology/automatic.hpp"
@@ -70,16 +70,21 @@ template <class Topology, class Call, class Transport>
 bool bypasses(const Topology& topology, const Call& call, const Transport& transport) {
   if constexpr (may_hand_over<Topology, Call, Transport>()) {
     const auto* const w = window_of(transport);
-    return topology.is_small(call.bytes()) && (w == nullptr || w->ranks() > window::most_small_ranks) && !transport.checks_calls();
+    return topology.is_small(call.bytes()) && (w == nullptr || w->ranks() > automatic::most_sharing_ranks) && !transport.checks_calls();
   } else {
     return false;
   }
 }
-/// Whether a call's elements travel with the record that tells of it.
+/// Bytes that a rank's contribution may have if it travels with the record that tells of the call; 0 if it does not.
 template <class Topology, class Call>
-bool fits_record(const Call& call, const window& w) {
-  return std::is_same_v<Topology, automatic> && alignof(typename Call::value_type) <= window::record_alignment &&
-         call.bytes() <= window::small_bytes && w.ranks() <= window::most_small_ranks;
+std::size_t recorded_bytes(const Topology& topology, const Call& call, const window& w) {
+  if constexpr (std::is_same_v<Topology, automatic> && alignof(typename Call::value_type) <= 64) {
+    if (topology.is_recorded(call.bytes(), w.ranks())) {
+      const auto bytes = contribution<Call>::largest(call);
+      return bytes <= window::large_bytes ? std::max<std::size_t>(bytes, 1) : 0;
+    }
+  }
+  return 0;
 }
 
 /// One allreduce from start to end: the state machine that blocking calls, requests and plans all drive. The ranks agree, where the
@@ -127,7 +132,10 @@ class collective final : public operation_base {
           if (!holds_turn_ && !transport_.may_start(ticket_)) return false;
           holds_turn_ = true;
         }
-        if (const auto* const w = window_of(transport_); w != nullptr && !w->may_tell(mailbox_->call())) return false;
+        if (const auto* const w = window_of(transport_)) {
+          recorded_ = recorded_bytes(topology_, call_, *w);
+          if (!w->may_tell(mailbox_->call(), recorded_)) return false;
+        }
         if (!agree()) run();
         return true;
       case stage::telling:
@@ -179,12 +187,21 @@ class collective final : public operation_base {
       return false;
     }
   }
-  // Through shared memory: one record from each rank, and a small tensor with it.
+  // Through shared memory: one record from each rank, and if the tensor is not large its contribution with it.
   void tell(window& w) {
     stage_ = stage::telling;
-    small_ = fits_record<Topology>(call_, w);
-    if (!small_ && !w.commit() && samples()) call_.density = sampled_density(call_);
-    w.tell(mailbox_->call(), digest(call_.sign()), call_.density, std::as_bytes(small_ ? call_.in : call_.in.first(0)));
+    const auto number = mailbox_->call();
+    const bool has_room = (recorded_ != 0 && recorded_ <= window::small_bytes) || w.commit();
+    std::span<std::byte> room;
+    if (has_room && recorded_ != 0) {
+      const stopwatch watch;
+      room = w.record_room(number, recorded_);
+      room = room.first(contribution<Call>::write(call_, room, report_));
+      report_.detect_seconds = watch.elapsed();
+    } else if (!has_room && samples()) {
+      call_.density = sampled_density(call_);
+    }
+    w.tell(number, digest(call_.sign()), call_.density, room);
   }
   bool heard() {
     auto& w = *window_of(transport_);
@@ -194,15 +211,16 @@ class collective final : public operation_base {
       return false;
     }
     const auto a = w.agreed(number);
-    if (a.same && small_) fold_records(w, number);
+    const bool folds = a.same && recorded_ != 0 && (a.has_room || recorded_ <= window::small_bytes);
+    if (folds) fold_records(w, number);
     w.take(number);
     call_.density = a.density;
     call_.shares = a.has_room;
     call_.agreed = a.same;
     if (!a.same) {
       compare();
-    } else if (small_) {
-      report_.exchange_seconds = total_.elapsed() - report_.fold_seconds;
+    } else if (folds) {
+      report_.exchange_seconds = total_.elapsed() - report_.detect_seconds - report_.fold_seconds;
       pass_turn();
       end();
     } else {
@@ -218,14 +236,18 @@ class collective final : public operation_base {
   // Every rank folds all of it.
   void fold_records(const window& w, std::uint32_t number) {
     const stopwatch watch;
-    std::array<const void*, window::most_small_ranks> sources{};
+    std::array<std::span<const std::byte>, automatic::most_sharing_ranks> all;
     const auto n = static_cast<std::size_t>(w.ranks());
-    for (std::size_t r = 0; r < n; ++r) sources[r] = w.elements(r, number);
-    fold_block(call_.op, std::span<const void* const>(sources).first(n), false, call_.out.data(), call_.out.size());
+    report_.bytes_sent = report_.bytes_received = report_.extra_bytes = 0;
+    for (std::size_t r = 0; r < n; ++r) {
+      all[r] = w.contribution(r, number);
+      (r == static_cast<std::size_t>(transport_.rank()) ? report_.bytes_sent : report_.bytes_received) += all[r].size();
+      report_.extra_bytes += all[r].size();
+    }
+    report_.bytes_sent *= n - 1;
+    contribution<Call>::fold(call_, std::span<const std::span<const std::byte>>(all).first(n), report_);
     report_.topology = "replicated";
-    report_.blocks_total = report_.blocks_sent = report_.union_blocks = call_.blocks();
-    report_.bytes_sent = report_.bytes_received = (n - 1) * call_.bytes();
-    report_.extra_bytes = n * call_.bytes();
+    report_.blocks_total = call_.blocks();
     report_.fold_seconds = watch.elapsed();
   }
   static constexpr bool samples() {
@@ -321,7 +343,7 @@ class collective final : public operation_base {
   bool handed_over_ = false;
   std::uint32_t ticket_ = 0;
   bool holds_turn_ = false;
-  bool small_ = false;  ///< the elements are in the record
+  std::size_t recorded_ = 0;  ///< the contribution is in the record, with at most so many bytes; 0: it is not
   unsigned in_vain_ = 0;
   std::optional<mailbox_type> mailbox_;
   std::optional<agreement> agreement_;

@@ -40,8 +40,8 @@ TEST_CASE("shared memory: random calls, blocks up to too large for it") {
 TEST_CASE("shared memory: floats added in rank order, small ones and large ones") {
   std::uint64_t seed = 40;
   for (const int ranks : {2, 3, 4, 8, 17})
-    for (const std::size_t n : {std::size_t{1}, std::size_t{999}, omni::detail::window::small_bytes / 4,
-                                omni::detail::window::small_bytes / 4 + 1, std::size_t{300007}})
+    for (const std::size_t n : {std::size_t{1}, std::size_t{999}, std::size_t{8192},
+                                std::size_t{8192} + 1, std::size_t{300007}})
       for (const auto shape : {patterns::shape::uniform, patterns::shape::hot_end, patterns::shape::none_null, patterns::shape::all_null}) {
         const testing::cell c{ranks, n, shape, ++seed, seed % 2 == 0};
         testing::check<patterns::wild, float, sharing>(c, omni::sum{});

@@ -10,7 +10,6 @@
 #include <utility>
 #include <variant>
 
-#include "../transport/window.hpp"
 #include "ring.hpp"
 #include "streams.hpp"
 
@@ -40,6 +39,13 @@ struct automatic {
   /// Ranks with other limits would take other ways.
   [[nodiscard]] constexpr std::uint64_t fingerprint() const { return small_bytes * 0x9e3779b97f4a7c15U ^ ring_bytes; }
 
+  /// Ranks of one host up to which small tensors, too, go through their shared memory.
+  static constexpr int most_sharing_ranks = 16;
+  /// Whether all of a rank's contribution travels with the record that tells of the call, and every rank folds all of them: one
+  /// latency, for the work of N ranks.
+  [[nodiscard]] static constexpr bool is_recorded(std::size_t bytes, int ranks) {
+    return ranks <= most_sharing_ranks && bytes <= (std::size_t{512} << 10U) / static_cast<std::size_t>(ranks);
+  }
   [[nodiscard]] constexpr bool is_small(std::size_t bytes) const { return bytes <= std::min(small_bytes, one_message); }
   /// Whether a dense algorithm is faster. Inside a host that is where the copies of sparse packets cost more than the volume they
   /// save; between hosts volume is all, and the streams carry less than a ring unless nothing is null. The limits are measured
@@ -54,7 +60,7 @@ struct automatic {
   /// Whether MPI's own allreduce is the best there is, for a call that may go there.
   template <class Call>
   [[nodiscard]] bool is_native(const Call& call, int ranks, bool one_host) const {
-    return call.shares ? is_small(call.bytes()) && ranks > detail::window::most_small_ranks
+    return call.shares ? is_small(call.bytes()) && ranks > most_sharing_ranks
                        : is_native(call.bytes(), call.density, ranks, one_host);
   }
   [[nodiscard]] bool is_native(std::size_t bytes, double density, int ranks, bool one_host) const {

@@ -70,7 +70,7 @@ class neighbours {
     bytes.reserve(segments_.size());
     for (const auto& s : segments_) bytes.push_back(s.bytes());
     return std::make_unique<window>(std::move(bytes), rank, has_cores(), [&mine, first = window::control_bytes(ranks())] {
-      const bool committed = mine.commit(first, window::packet_room);
+      const bool committed = mine.commit(first, window::data_bytes());
       mine.close_file();
       return committed;
     });

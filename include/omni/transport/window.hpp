@@ -16,7 +16,6 @@
 
 #include "../concepts.hpp"
 #include "../error.hpp"
-#include "../pack/copy.hpp"
 
 namespace omni::detail {
 
@@ -46,8 +45,8 @@ class backoff {
 /// Memory in which the ranks of one host leave each other records and packets. Every rank writes its own segment and reads all
 /// others; nothing is copied on the way, and nobody writes what somebody else writes.
 ///
-/// A *record* is what a rank tells of a call before it starts: a digest of the arguments, and for a small tensor its elements. It
-/// is overwritten `records` calls later, when all have taken it.
+/// A *record* is what a rank tells of a call before it starts: a digest of the arguments, and for a tensor that is not large its
+/// contribution. It is overwritten a few calls later, when all have taken it.
 ///
 /// A *packet* lies in its writer's segment. A descriptor in the writer's segment says where, one ring of descriptors for each reader
 /// and stream; the reader counts in its own segment the packets that it has taken. Both counts run on from call to call, so nothing
@@ -55,31 +54,29 @@ class backoff {
 class window {
  public:
   static constexpr int most_ranks = 64;
-  static constexpr std::size_t small_bytes = std::size_t{32} << 10U;  ///< elements in a record
-  static constexpr std::size_t record_alignment = 32;
-  static constexpr int most_small_ranks = 16;  ///< beyond, every rank's folding everything takes longer than MPI's own way
-  static constexpr std::size_t packet_room = std::size_t{4} << 20U;   ///< bytes of a rank's packets
+  static constexpr std::size_t small_bytes = std::size_t{16} << 10U;   ///< of a contribution for which there is always room
+  static constexpr std::size_t large_bytes = std::size_t{264} << 10U;  ///< of any contribution
+  static constexpr std::size_t packet_room = std::size_t{2} << 20U;    ///< bytes of a rank's packets
   static constexpr unsigned streams = 2;
   static constexpr int in_flight = 16;  ///< packets of a stream to one peer, at most
 
-  /// Bytes of a segment: packets come last, and need not be there before the first call that has some.
-  [[nodiscard]] static constexpr std::size_t control_bytes(int ranks) {
-    return layout_of(ranks).packets;
-  }
-  [[nodiscard]] static constexpr std::size_t segment_bytes(int ranks) { return control_bytes(ranks) + packet_room; }
+  /// Bytes of a segment: what comes last, for packets and large records, need not be there before the first call that has some.
+  [[nodiscard]] static constexpr std::size_t control_bytes(int ranks) { return layout_of(ranks).large; }
+  [[nodiscard]] static constexpr std::size_t data_bytes() { return large_records * large_bytes + packet_room; }
+  [[nodiscard]] static constexpr std::size_t segment_bytes(int ranks) { return control_bytes(ranks) + data_bytes(); }
 
   /// Readies a segment of zeros; before another rank looks at it.
   static void prepare(std::span<std::byte> segment, int ranks) {
     const auto at = layout_of(ranks);
     for (std::size_t i = 0; i < static_cast<std::size_t>(ranks); ++i) new (segment.data() + sizeof(counts) * i) counts;
     new (segment.data() + at.progress) counts;
-    for (std::size_t i = 0; i < records; ++i) new (segment.data() + at.records + record_bytes * i) record;
+    for (std::size_t i = 0; i < records; ++i) new (segment.data() + at.records + record_bytes * i) header;
     for (std::size_t i = 0; i < static_cast<std::size_t>(ranks) * streams * ring; ++i)
       new (segment.data() + at.descriptors + sizeof(descriptor) * i) descriptor;
   }
 
-  /// The segments of all ranks. `has_core`: there is a core for each of them. `commit()` takes memory for this rank's packets, and
-  /// says whether there is any.
+  /// The segments of all ranks. `has_core`: there is a core for each of them. `commit()` takes memory for data_bytes(), and says
+  /// whether there is any.
   window(std::vector<std::span<std::byte>> segments, int rank, bool has_core, std::function<bool()> commit)
       : segments_(std::move(segments)),
         rank_(static_cast<std::size_t>(rank)),
@@ -94,20 +91,33 @@ class window {
 
   // ---- records
 
-  /// Whether the record of a call may be written.
-  [[nodiscard]] bool may_tell(std::uint32_t call) const {
-    for (std::size_t r = 0; r < segments_.size(); ++r)
-      if (static_cast<std::int32_t>(progress(r).taken[0].load(std::memory_order_acquire) + records - 1 - call) < 0) return false;
+  /// Whether the record of a call may be written, with a contribution of up to so many bytes.
+  [[nodiscard]] bool may_tell(std::uint32_t call, std::size_t bytes) const {
+    const auto& large = large_[next_large_ % large_records];
+    const bool waits = bytes > small_bytes && large.used;
+    for (std::size_t r = 0; r < segments_.size(); ++r) {
+      const auto taken = progress(r).taken[0].load(std::memory_order_acquire);
+      if (static_cast<std::int32_t>(taken + records - 1 - call) < 0) return false;
+      if (waits && static_cast<std::int32_t>(taken - 1 - large.call) < 0) return false;
+    }
     return true;
   }
+  /// Where a contribution has to be written, aligned to a cache line. Precondition: may_tell(), and commit() if it is not small.
+  [[nodiscard]] std::span<std::byte> record_room(std::uint32_t call, std::size_t bytes) {
+    const auto segment = segments_[rank_];
+    if (bytes <= small_bytes) return segment.subspan(at_.records + record_bytes * (call % records) + line, small_bytes);
+    const auto i = next_large_++ % large_records;
+    large_[i] = {call, true};
+    return segment.subspan(at_.large + large_bytes * i, large_bytes);
+  }
   /// Tells the others of a call. Precondition: may_tell().
-  void tell(std::uint32_t call, std::int64_t digest, double density, std::span<const std::byte> elements) {
+  void tell(std::uint32_t call, std::int64_t digest, double density, std::span<const std::byte> contribution) {
     auto& r = record_of(rank_, call);
     r.digest = digest;
     r.density = density;
     r.has_room = has_room_ ? 1 : 0;
-    r.bytes = static_cast<std::uint32_t>(elements.size());
-    if (!elements.empty()) copy(elements_of(rank_, call), elements.data(), elements.size());
+    r.bytes = contribution.size();
+    r.offset = contribution.empty() ? 0 : static_cast<std::uint64_t>(contribution.data() - segments_[rank_].data());
     r.number.store(call + 1, std::memory_order_release);
   }
   /// Whether all others have told of it.
@@ -119,7 +129,7 @@ class window {
   /// What the records of a call come to.
   struct agreement {
     bool same = true;      ///< all called alike
-    bool has_room = true;  ///< all have memory for packets
+    bool has_room = true;  ///< all have memory for data_bytes()
     double density = 0;    ///< of the densest
   };
   [[nodiscard]] agreement agreed(std::uint32_t call) const {
@@ -127,14 +137,20 @@ class window {
     const auto& mine = record_of(rank_, call);
     for (std::size_t r = 0; r < segments_.size(); ++r) {
       const auto& theirs = record_of(r, call);
-      if (theirs.digest != mine.digest || theirs.bytes != mine.bytes) a.same = false;
+      a.same = a.same && theirs.digest == mine.digest;
       a.has_room = a.has_room && theirs.has_room != 0;
       a.density = std::max(a.density, theirs.density);
     }
     return a;
   }
-  /// A rank's elements, aligned to 32 bytes.
-  [[nodiscard]] const std::byte* elements(std::size_t rank, std::uint32_t call) const { return elements_of(rank, call); }
+  /// A rank's contribution.
+  [[nodiscard]] std::span<const std::byte> contribution(std::size_t rank, std::uint32_t call) const {
+    const auto& r = record_of(rank, call);
+    const auto segment = std::span<const std::byte>(segments_[rank]);
+    if (r.offset > segment.size() || r.bytes > segment.size() - r.offset)
+      throw protocol(static_cast<int>(rank), "a contribution outside its segment");
+    return segment.subspan(static_cast<std::size_t>(r.offset), static_cast<std::size_t>(r.bytes));
+  }
   /// This rank needs the records of a call no more.
   void take(std::uint32_t call) {
     auto& mine = progress(rank_).taken[0];
@@ -146,7 +162,7 @@ class window {
 
   // ---- packets
 
-  /// Takes memory for packets, once; others hear in the next record whether there is any.
+  /// Takes memory for packets and large records, once; others hear in the next record whether there is any.
   bool commit() {
     if (!std::exchange(committed_, true)) has_room_ = std::exchange(commit_, nullptr)();
     return has_room_;
@@ -203,7 +219,7 @@ class window {
   }
 
  private:
-  static constexpr std::uint32_t records = 8;
+  static constexpr std::uint32_t records = 8, large_records = 4;
   static constexpr std::size_t line = 64;
   static constexpr std::size_t ring = in_flight;
 
@@ -211,14 +227,14 @@ class window {
   struct alignas(line) counts {
     std::array<std::atomic<std::uint32_t>, streams> taken{};
   };
-  struct alignas(line / 2) record {
+  struct alignas(line) header {
     std::atomic<std::uint32_t> number = 0;  // of the call, from 1
-    std::uint16_t has_room = 0, reserved = 0;
+    std::uint32_t has_room = 0;
     std::int64_t digest = 0;
     double density = 0;
-    std::uint32_t bytes = 0;
+    std::uint64_t offset = 0, bytes = 0;  // of the contribution in the segment
   };
-  static_assert(sizeof(record) == line / 2);
+  static_assert(sizeof(header) == line);
   static constexpr std::size_t record_bytes = line + small_bytes;
   struct alignas(line / 4) descriptor {
     std::atomic<std::uint32_t> number = 0;  // of the packet, from 1
@@ -228,7 +244,7 @@ class window {
   static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
 
   struct layout {
-    std::size_t progress, records, descriptors, packets;
+    std::size_t progress, records, descriptors, large, packets;
   };
   static constexpr layout layout_of(int ranks) {
     const auto n = static_cast<std::size_t>(ranks);
@@ -237,7 +253,8 @@ class window {
     l.progress = sizeof(counts) * n;
     l.records = l.progress + sizeof(counts);
     l.descriptors = l.records + record_bytes * window::records;
-    l.packets = (l.descriptors + sizeof(descriptor) * n * streams * ring + page - 1) / page * page;
+    l.large = (l.descriptors + sizeof(descriptor) * n * streams * ring + page - 1) / page * page;
+    l.packets = l.large + large_bytes * large_records;
     return l;
   }
 
@@ -258,11 +275,8 @@ class window {
   [[nodiscard]] counts& progress(std::size_t rank) const { return at<counts>(rank, at_.progress); }
   /// Of what `reader` has taken from `writer`.
   [[nodiscard]] counts& counts_of(std::size_t reader, std::size_t writer) const { return at<counts>(reader, sizeof(counts) * writer); }
-  [[nodiscard]] record& record_of(std::size_t rank, std::uint32_t call) const {
-    return at<record>(rank, at_.records + record_bytes * (call % records));
-  }
-  [[nodiscard]] std::byte* elements_of(std::size_t rank, std::uint32_t call) const {
-    return segments_[rank].data() + at_.records + record_bytes * (call % records) + sizeof(record);
+  [[nodiscard]] header& record_of(std::size_t rank, std::uint32_t call) const {
+    return at<header>(rank, at_.records + record_bytes * (call % records));
   }
   [[nodiscard]] descriptor& descriptor_of(std::size_t writer, std::size_t reader, unsigned stream, std::uint32_t packet) const {
     return at<descriptor>(writer, at_.descriptors + sizeof(descriptor) * ((reader * streams + stream) * ring + packet % ring));
@@ -294,6 +308,12 @@ class window {
   bool committed_ = false, has_room_ = false;
   bool has_core_;
   std::array<bool, records> taken_{};  // records after the oldest that is not
+  struct large_record {
+    std::uint32_t call = 0;
+    bool used = false;
+  };
+  std::array<large_record, large_records> large_{};
+  std::uint32_t next_large_ = 0;
   std::size_t used_ = 0;
   std::vector<outgoing> out_;
   std::vector<incoming> in_;
