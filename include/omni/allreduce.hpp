@@ -78,7 +78,7 @@ void expect_usable(const Call& call) {
 
 /// What MPI did for a call.
 template <class Transport, class Call>
-report run_natively(Transport& transport, const Call& call, stopwatch& watch) {
+report run_natively(Transport& transport, const Call& call, const stopwatch& watch) {
   report r;
   try {
     transport.allreduce(call.in, call.out, call.op);
@@ -88,7 +88,7 @@ report run_natively(Transport& transport, const Call& call, stopwatch& watch) {
   }
   r.topology = "mpi";
   r.blocks_total = r.blocks_sent = r.union_blocks = call.blocks();
-  complete(r, call.bytes(), transport.size(), watch.lap());
+  complete(r, call.bytes(), transport.size(), watch.elapsed());
   r.exchange_seconds = r.seconds;  // all of it: MPI does not tell
   trace(transport.rank(), r);
   return r;
@@ -99,9 +99,8 @@ template <class Transport, class Call, class Topology>
 report run(Transport&& transport, const Call& call, const Topology& topology) {
   expect_usable(call);
   if constexpr (reduces_itself<std::remove_reference_t<Transport>, typename Call::value_type, typename Call::operation_type>()) {
-    stopwatch watch;
     // MPI's blocking call drives nothing of ours, and a peer may need what this thread has under way before it gets here.
-    const auto natively = [&] {
+    const auto natively = [&](const stopwatch& watch) {
       if (operation_base::any_active()) operation_base::settle(&transport.context());
       return run_natively(transport, call, watch);
     };
@@ -110,11 +109,11 @@ report run(Transport&& transport, const Call& call, const Topology& topology) {
     if (small && transport.size() > 1) {
       while (!transport.nothing_queued())
         if (!operation_base::progress_all()) std::this_thread::yield();
-      if (bypasses(topology, call, transport)) return natively();
+      if (bypasses(topology, call, transport)) return natively(stopwatch());
     }
     collective<std::remove_reference_t<Transport>&, Call, Topology> op(transport, call, topology);
     op.finish();
-    if (op.handed_over()) return natively();
+    if (op.handed_over()) return natively(op.watch());
     return op.result();
   } else {
     collective<Transport, Call, Topology> op(std::forward<Transport>(transport), call, topology);

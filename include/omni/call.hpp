@@ -15,6 +15,9 @@
 
 namespace omni::detail {
 
+/// Where there is no member.
+struct nothing {};
+
 /// Tells operations of one name apart: by their type where they have no name (compilers spell lambdas alike), by what they say of
 /// their values with `fingerprint()`, and by an identity that is a value.
 template <class T, class Op>

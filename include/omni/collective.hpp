@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
-#include <iostream>
 #include <memory>
 #include <optional>
 #include <span>
@@ -18,34 +17,16 @@
 
 #include "agreement.hpp"
 #include "call.hpp"
-#include "environment.hpp"
 #include "error.hpp"
-#include "pack/contribution.hpp"
 #include "report.hpp"
+#include "reporting.hpp"
 #include "request.hpp"
+#include "shared_agreement.hpp"
 #include "topology/automatic.hpp"
 #include "topology/streams.hpp"
 #include "transport/window.hpp"
 
 namespace omni::detail {
-
-inline void trace(int rank, const report& r) {
-  static const bool wanted = environment_flag("OMNI_TRACE");
-  if (wanted && rank == 0) std::cerr << "omni: " << r << '\n';
-}
-
-/// Fills in what follows from the rest.
-inline void complete(report& r, std::size_t bytes, int ranks, double seconds) {
-  const auto n = static_cast<double>(ranks);
-  const auto share = [&](std::size_t blocks) {
-    return r.blocks_total == 0 ? 0.0 : static_cast<double>(blocks) / static_cast<double>(r.blocks_total);
-  };
-  r.density = share(r.blocks_sent);
-  r.union_density = share(r.union_blocks);
-  r.dense_bytes = static_cast<std::size_t>(2 * (n - 1) / n * static_cast<double>(bytes));
-  r.seconds = seconds;
-  if (r.topology == "mpi") r.bytes_sent = r.bytes_received = r.dense_bytes;  // what it does is not known better
-}
 
 /// Whether the ranks of a transport agree on every call before it starts.
 template <class Transport>
@@ -57,7 +38,8 @@ constexpr bool agrees_first() {
 /// Whether the transport may go to MPI's own allreduce with a call.
 template <class Topology, class Call, class Transport>
 constexpr bool may_hand_over() {
-  return std::is_same_v<Topology, automatic> && reduces_itself<Transport, typename Call::value_type, typename Call::operation_type>();
+  return std::is_same_v<Topology, automatic> &&
+         reduces_itself<Transport, typename Call::value_type, typename Call::operation_type>();
 }
 /// Memory that all ranks of a transport share, or nullptr. Precondition: the transport is open.
 template <class Transport>
@@ -70,23 +52,12 @@ template <class Topology, class Call, class Transport>
 bool bypasses(const Topology& topology, const Call& call, const Transport& transport) {
   if constexpr (may_hand_over<Topology, Call, Transport>()) {
     const auto* const w = window_of(transport);
-    return topology.is_small(call.bytes()) && (w == nullptr || w->ranks() > automatic::most_sharing_ranks) && !transport.checks_calls();
+    return topology.is_small(call.bytes()) && (w == nullptr || w->ranks() > automatic::most_sharing_ranks) &&
+           !transport.checks_calls();
   } else {
     return false;
   }
 }
-/// Bytes that a rank's contribution may have if it travels with the record that tells of the call; 0 if it does not.
-template <class Topology, class Call>
-std::size_t recorded_bytes(const Topology& topology, const Call& call, const window& w) {
-  if constexpr (std::is_same_v<Topology, automatic> && alignof(typename Call::value_type) <= 64) {
-    if (topology.is_recorded(call.bytes(), w.ranks())) {
-      const auto bytes = contribution<Call>::largest(call);
-      return bytes <= window::large_bytes ? std::max<std::size_t>(bytes, 1) : 0;
-    }
-  }
-  return 0;
-}
-
 /// One allreduce from start to end: the state machine that blocking calls, requests and plans all drive. The ranks agree, where the
 /// transport makes that cheap; then the topology's engine does the work. The six stops of the data (partition, detect, pack,
 /// exchange, fold, deliver) are in topology/streams.hpp, in this order.
@@ -100,6 +71,7 @@ class collective final : public operation_base {
                 "omni: the topology's engine cannot be made from (topology, call, transport, mailbox); see omni::topology");
   static constexpr bool agrees = agrees_first<transport_type>();
   static constexpr bool queues = requires(transport_type & t) { t.queue(); };
+  static constexpr bool shares = requires(transport_type & t) { t.shared_window(); };
   static constexpr bool hands_over = may_hand_over<Topology, Call, transport_type>();
 
  public:
@@ -117,6 +89,8 @@ class collective final : public operation_base {
 
   /// The ranks have agreed that MPI's own blocking allreduce is best: done here, and still to be called.
   [[nodiscard]] bool handed_over() const { return handed_over_; }
+  /// Running since it was made.
+  [[nodiscard]] const stopwatch& watch() const { return total_; }
 
  private:
   enum class stage { queued, telling, agreeing, comparing, running };
@@ -132,9 +106,10 @@ class collective final : public operation_base {
           if (!holds_turn_ && !transport_.may_start(ticket_)) return false;
           holds_turn_ = true;
         }
-        if (const auto* const w = window_of(transport_)) {
-          recorded_ = recorded_bytes(topology_, call_, *w);
-          if (!w->may_tell(mailbox_->call(), recorded_)) return false;
+        if constexpr (shares) {
+          if (auto* const w = transport_.shared_window(); w != nullptr && !records_)
+            records_.emplace(*w, mailbox_->call(), topology_, call_);
+          if (records_ && !records_->may_tell()) return false;
         }
         if (!agree()) run();
         return true;
@@ -161,7 +136,8 @@ class collective final : public operation_base {
       case stage::queued:
         return std::this_thread::yield();
       case stage::telling:
-        return listen();
+        if constexpr (shares) records_->wait([this] { nudge(); });
+        return;
       case stage::agreeing:
         return agreement_->wait(*mailbox_);
       case stage::comparing:
@@ -175,9 +151,12 @@ class collective final : public operation_base {
   bool agree() {
     if constexpr (agrees) {
       if (bypasses(topology_, call_, transport_)) return false;
-      if (auto* const w = window_of(transport_)) {
-        tell(*w);
-        return true;
+      if constexpr (shares) {
+        if (records_) {
+          records_->tell(call_, samples(), report_);
+          stage_ = stage::telling;
+          return true;
+        }
       }
       agreement_.emplace(call_, samples());
       agreement_->start(*mailbox_, transport_.rank(), transport_.size());
@@ -187,68 +166,31 @@ class collective final : public operation_base {
       return false;
     }
   }
-  // Through shared memory: one record from each rank, and if the tensor is not large its contribution with it.
-  void tell(window& w) {
-    stage_ = stage::telling;
-    const auto number = mailbox_->call();
-    const bool has_room = (recorded_ != 0 && recorded_ <= window::small_bytes) || w.commit();
-    std::span<std::byte> room;
-    if (has_room && recorded_ != 0) {
-      const stopwatch watch;
-      room = w.record_room(number, recorded_);
-      room = room.first(contribution<Call>::write(call_, room, report_));
-      report_.detect_seconds = watch.elapsed();
-    } else if (!has_room && samples()) {
-      call_.density = sampled_density(call_);
-    }
-    w.tell(number, digest(call_.sign()), call_.density, room);
-  }
   bool heard() {
-    auto& w = *window_of(transport_);
-    const auto number = mailbox_->call();
-    if (!w.heard(number)) {
-      if (++in_vain_ % 64 == 0) mailbox_->nudge();
-      return false;
-    }
-    const auto a = w.agreed(number);
-    const bool folds = a.same && recorded_ != 0 && (a.has_room || recorded_ <= window::small_bytes);
-    if (folds) fold_records(w, number);
-    w.take(number);
-    call_.density = a.density;
-    call_.shares = a.has_room;
-    call_.agreed = a.same;
-    if (!a.same) {
-      compare();
-    } else if (folds) {
-      report_.exchange_seconds = total_.elapsed() - report_.detect_seconds - report_.fold_seconds;
-      pass_turn();
-      end();
-    } else {
-      run();
+    if constexpr (shares) {
+      if (!records_->heard()) {
+        if (++in_vain_ % 64 == 0) nudge();  // whoever asks on and on waits, and is the only one to drive MPI
+        return false;
+      }
+      using outcome = typename decltype(records_)::value_type::outcome;
+      switch (records_->conclude(call_, transport_.rank(), report_)) {
+        case outcome::differ:
+          compare();
+          break;
+        case outcome::agree:
+          run();
+          break;
+        case outcome::done:
+          pass_turn();
+          end();
+          report_.exchange_seconds = report_.seconds - report_.detect_seconds - report_.fold_seconds;
+          break;
+      }
     }
     return true;
   }
-  void listen() {
-    const auto& w = *window_of(transport_);
-    backoff patience(w.has_core());
-    while (!w.heard(mailbox_->call())) patience.pause([this] { mailbox_->nudge(); });
-  }
-  // Every rank folds all of it.
-  void fold_records(const window& w, std::uint32_t number) {
-    const stopwatch watch;
-    std::array<std::span<const std::byte>, automatic::most_sharing_ranks> all;
-    const auto n = static_cast<std::size_t>(w.ranks());
-    report_.bytes_sent = report_.bytes_received = report_.extra_bytes = 0;
-    for (std::size_t r = 0; r < n; ++r) {
-      all[r] = w.contribution(r, number);
-      (r == static_cast<std::size_t>(transport_.rank()) ? report_.bytes_sent : report_.bytes_received) += all[r].size();
-      report_.extra_bytes += all[r].size();
-    }
-    report_.bytes_sent *= n - 1;
-    contribution<Call>::fold(call_, std::span<const std::span<const std::byte>>(all).first(n), report_);
-    report_.topology = "replicated";
-    report_.blocks_total = call_.blocks();
-    report_.fold_seconds = watch.elapsed();
+  void nudge() {
+    if constexpr (requires { mailbox_->nudge(); }) mailbox_->nudge();
   }
   static constexpr bool samples() {
     // The choice is between the streams and dense algorithms that the transport must be able to run.
@@ -343,13 +285,14 @@ class collective final : public operation_base {
   bool handed_over_ = false;
   std::uint32_t ticket_ = 0;
   bool holds_turn_ = false;
-  std::size_t recorded_ = 0;  ///< the contribution is in the record, with at most so many bytes; 0: it is not
   unsigned in_vain_ = 0;
   std::optional<mailbox_type> mailbox_;
   std::optional<agreement> agreement_;
+  std::conditional_t<shares, std::optional<shared_agreement<Topology, Call>>, nothing> records_;
   std::optional<comparison> comparison_;
   std::optional<engine> engine_;
-  stopwatch total_, since_;
+  stopwatch total_;
+  stopwatch since_ = total_;
   double before_ = 0;  // seconds until the engine began: waiting for the turn, and agreeing
 };
 

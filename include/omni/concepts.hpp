@@ -41,8 +41,8 @@ concept zero_detector = std::copyable<D> && requires(const D& d, std::span<const
 
 /// A message that has arrived or has left its buffer.
 struct completion {
-  std::uint64_t token = 0;  ///< as given to send() or receive()
-  std::size_t bytes = 0;    ///< length of a message received
+  std::uint64_t token = 0;          ///< as given to send() or receive()
+  std::size_t bytes = 0;            ///< length of a message received
   const std::byte* data = nullptr;  ///< where it lies, if not in the buffer given to receive()
 };
 

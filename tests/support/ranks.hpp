@@ -43,7 +43,7 @@ std::string difference(const std::vector<T>& got, const std::vector<T>& wanted) 
 /// One call on every rank of `inputs`; says what is wrong with the outputs, or nothing.
 template <class Ranks, class T, class... Arguments>
 std::string allreduce_over(const std::vector<std::vector<T>>& inputs, const std::vector<T>& wanted, bool in_place,
-                                   const Arguments&... arguments) {
+                           const Arguments&... arguments) {
   const auto ranks = inputs.size();
   std::vector<std::string> wrong(ranks);
   Ranks::run(static_cast<int>(ranks), [&](Ranks& comm) {

@@ -161,9 +161,9 @@ TEST_CASE("a peer that lies about its rows") {
           const auto how = rows(change);
           return tried == before || how == "protocol";
         };
-        CHECK(ends([](std::byte* at, std::size_t) { std::memcpy(at + 4, at, 4); }));                        // twice the same
-        CHECK(ends([](std::byte* at, std::size_t count) { std::memset(at + 4 * (count - 1), 0, 4); }));     // backwards
-        CHECK(ends([](std::byte* at, std::size_t count) { std::memset(at + 4 * (count - 1), 0xff, 4); }));  // far past the end
+        CHECK(ends([](std::byte* at, std::size_t) { std::memcpy(at + 4, at, 4); }));  // twice the same
+        CHECK(ends([](std::byte* at, std::size_t) { std::memset(at, 0, 4); }));       // backwards
+        CHECK(ends([](std::byte* at, std::size_t) { std::memset(at, 0xff, 4); }));    // far past the end
       }
       CHECK(tried > 0);
     }
@@ -177,7 +177,7 @@ TEST_CASE("a row in the last, shorter row that belongs to no block names the lia
     const setting s{n, 16, 0, 0};
     const auto good = record(s);
     const auto blocks = (n + 15) / 16;
-    const omni::detail::stripes map(blocks, 2);
+    const omni::detail::stripes map(blocks, 2, 256);
     const auto last = map.rows() - 1;
     for (const unsigned stream : {0U, 1U}) {
       if (map.exists(map.block(last, stream))) continue;

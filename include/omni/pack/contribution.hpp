@@ -39,11 +39,8 @@ class contribution {
 
   /// Writes this rank's; how many bytes. Clears the output's blocks that are null here.
   static std::size_t write(const Call& call, std::span<std::byte> to, report& r) {
-    if (!is_sparse(call)) {
-      r.blocks_sent = call.blocks();
-      copy(to.data(), call.in.data(), call.bytes());
-      return call.bytes();
-    } else if constexpr (skips<Op, T> && requires { call.partition.uniform(); }) {
+    if constexpr (skips<Op, T> && requires { call.partition.uniform(); }) {
+      if (!is_sparse(call)) return write_dense(call, to, r);
       const auto identity = static_cast<T>(identity_of<T>(call.op));
       const auto block = std::min<std::size_t>(call.partition.uniform(), call.in.size());
       const auto blocks = call.blocks();
@@ -55,7 +52,7 @@ class contribution {
         r.blocks_sent += static_cast<std::size_t>(std::popcount(mask));
         for_each_run(mask, [&](std::size_t b, std::size_t n) {
           const auto run = range(call, first + b, n);
-          copy(to.data() + at, call.in.data() + run.first, run.size * sizeof(T));
+          copy_bytes(to.data() + at, call.in.data() + run.first, run.size * sizeof(T));
           at += run.size * sizeof(T);
         });
         if (!call.in_place())
@@ -65,6 +62,8 @@ class contribution {
           });
       }
       return at;
+    } else {
+      return write_dense(call, to, r);
     }
   }
 
@@ -112,18 +111,22 @@ class contribution {
           sources.push_back(all[rank].data() + at[rank]);
           at[rank] += bytes;
         }
-        fold_block(call.op, std::span<const void* const>(sources), sources.size() < all.size(), call.out.data() + run.first, run.size);
+        fold_block(call.op, std::span<const void* const>(sources), sources.size() < all.size(), call.out.data() + run.first,
+                   run.size);
         any &= ~(ones(n) << b);
       }
     }
   }
 
  private:
+  static std::size_t write_dense(const Call& call, std::span<std::byte> to, report& r) {
+    r.blocks_sent = call.blocks();
+    copy_bytes(to.data(), call.in.data(), call.bytes());
+    return call.bytes();
+  }
   static std::uint64_t ones(std::size_t n) { return n == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << n) - 1; }
   /// Bytes of the bits: elements begin on a cache line.
-  [[nodiscard]] static std::size_t head(const Call& call) {
-    return is_sparse(call) ? (call.blocks() + 511) / 512 * 64 : 0;
-  }
+  [[nodiscard]] static std::size_t head(const Call& call) { return is_sparse(call) ? (call.blocks() + 511) / 512 * 64 : 0; }
   [[nodiscard]] static block_range range(const Call& call, std::size_t block, std::size_t n) {
     const auto first = call.partition.block(block, call.in.size());
     if (n == 1) return first;

@@ -28,13 +28,15 @@ __attribute__((target("avx2"))) inline void copy_avx2(std::byte* to, const std::
   }
   std::memcpy(to + whole, from + whole, bytes - whole);
 }
-inline void copy(void* to, const void* from, std::size_t bytes) {
+inline void copy_bytes(void* to, const void* from, std::size_t bytes) {
   static const bool wide = __builtin_cpu_supports("avx2") != 0;
   if (wide && bytes >= 256) copy_avx2(static_cast<std::byte*>(to), static_cast<const std::byte*>(from), bytes);
-  else std::memcpy(to, from, bytes);
+  else if (bytes != 0) std::memcpy(to, from, bytes);
 }
 #else
-inline void copy(void* to, const void* from, std::size_t bytes) { std::memcpy(to, from, bytes); }
+inline void copy_bytes(void* to, const void* from, std::size_t bytes) {
+  if (bytes != 0) std::memcpy(to, from, bytes);
+}
 #endif
 
 }  // namespace omni::detail

@@ -8,9 +8,10 @@
 
 namespace omni::detail {
 
-/// Who owns which block. Blocks are dealt out in stripes of a few consecutive ones, a stripe to each owner and then the next to each;
-/// every such round is rotated by a hash of its number. Shares are equal to within one stripe, neither a hot end of the tensor nor
-/// a period in it lands on one owner, and both directions of the map are arithmetic: nothing of the size of the tensor is stored.
+/// Who owns which block. Blocks are dealt out in stripes of a few consecutive ones, a stripe to each owner and then the next to
+/// each; every such round is rotated by a hash of its number. Shares are equal to within one stripe, neither a hot end of the
+/// tensor nor a period in it lands on one owner, and both directions of the map are arithmetic: nothing of the size of the tensor
+/// is stored.
 ///
 /// The blocks of an owner's share are numbered by *rows*, a stripe's one after the other. In the last round there are rows without
 /// a block: see exists().
@@ -27,9 +28,7 @@ class stripes {
   [[nodiscard]] std::size_t stripe() const { return std::size_t{1} << bits_; }
   /// Blocks in a round.
   [[nodiscard]] std::size_t round() const { return owners_ << bits_; }
-  [[nodiscard]] std::uint64_t rows() const {
-    return std::uint64_t{blocks_ / round() + (blocks_ % round() != 0 ? 1 : 0)} << bits_;
-  }
+  [[nodiscard]] std::uint64_t rows() const { return std::uint64_t{blocks_ / round() + (blocks_ % round() != 0 ? 1 : 0)} << bits_; }
 
   struct place {
     std::size_t owner;
@@ -40,10 +39,17 @@ class stripes {
     const auto o = (position >> bits_) + rotation(round);
     return {o < owners_ ? o : o - owners_, round << bits_ | within(position)};
   }
+  /// Rows of `owner` of which the blocks lie before block number `position` of a round.
+  [[nodiscard]] std::uint64_t rows_before(std::uint64_t round, std::size_t position, std::size_t owner) const {
+    const auto r = rotation(round);
+    const auto stripe_first = (owner >= r ? owner - r : owner + owners_ - r) << bits_;
+    return (round << bits_) + (position > stripe_first ? std::min(position - stripe_first, stripe()) : 0);
+  }
   /// The block of `owner` in `row`.
   [[nodiscard]] std::size_t block(std::uint64_t row, std::size_t owner) const {
     const auto r = rotation(row >> bits_);
-    return (static_cast<std::size_t>(row >> bits_) * owners_ + (owner >= r ? owner - r : owner + owners_ - r)) << bits_ | within(row);
+    return (static_cast<std::size_t>(row >> bits_) * owners_ + (owner >= r ? owner - r : owner + owners_ - r)) << bits_ |
+           within(row);
   }
   [[nodiscard]] bool exists(std::size_t block) const { return block < blocks_; }
   /// Of so many consecutive rows, those that are consecutive blocks, too.

@@ -155,7 +155,7 @@ class in_stream {
   std::uint64_t rows_ = 0;
   std::uint32_t call_ = 0;
   std::uint32_t posted_ = 0, accepted_ = 0, read_ = 0, released_ = 0;  // numbers of packets
-  std::uint32_t known_ = 1;                             // packets that are known to come, in all
+  std::uint32_t known_ = 1;                                            // packets that are known to come, in all
   std::uint64_t covers_ = 0;
   std::uint64_t next_row_ = no_row;
   std::uint64_t floor_ = 0;  // no later block has a lower row

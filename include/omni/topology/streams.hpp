@@ -57,7 +57,8 @@ struct stream_options {
     const auto share = room / streams;
     packet_limits l;
     l.window = std::min(most, window > 0 ? window : std::max(4, static_cast<int>(cached / preferred / streams)));
-    const auto wanted = packet_bytes != 0 ? packet_bytes : std::clamp(share / (static_cast<std::size_t>(l.window) + 1), least, preferred);
+    const auto wanted =
+        packet_bytes != 0 ? packet_bytes : std::clamp(share / (static_cast<std::size_t>(l.window) + 1), least, preferred);
     l.packet_bytes = (std::max(wanted, sizeof(packet_header) + largest_block_bytes + sizeof(std::uint32_t)) + 63U) / 64U * 64U;
     l.first_bytes = std::max(l.packet_bytes, least);
     const auto fit = share / l.first_bytes;
@@ -79,8 +80,6 @@ struct stream_state {
 
   [[nodiscard]] std::size_t bytes() const { return buffers.bytes() + own.capacity() * sizeof(std::uint64_t); }
 };
-
-struct nothing {};
 
 /// What null blocks consist of; nothing where none can be skipped.
 template <class Op, class T>
@@ -281,13 +280,14 @@ class stream_engine {
     return bytes / sizeof(T) / std::max<std::size_t>(call.partition.largest(call.in.size()), 1);
   }
   [[nodiscard]] block_range range(std::size_t block) const { return call_.partition.block(block, call_.in.size()); }
-  /// Rows of which all blocks have been scanned and packed.
-  [[nodiscard]] std::uint64_t scanned_rows() const {
+  /// Rows of an owner of which the blocks have been scanned and packed. To the row: an owner that folded only whole rounds would
+  /// wait for a rank that waits for it in the middle of one.
+  [[nodiscard]] std::uint64_t scanned_rows(std::size_t owner) const {
     if (pending_ == 0 && scanned_ == blocks_) return rows_;
     const auto block = pending_ != 0 ? run_first_ + static_cast<std::size_t>(std::countr_zero(pending_)) : scanned_;
     if (replicated_) return block;
     to_round_of(block);
-    return std::uint64_t{round_} * map_.stripe();
+    return map_.rows_before(round_, block - round_first_, owner);
   }
   [[nodiscard]] stripes::place place_of(std::size_t block) const {
     if (replicated_) return {0, block};
@@ -371,7 +371,7 @@ class stream_engine {
     if (!mine) {
       auto* const at = s_->contributions[replicated_ ? 0 : peer_index(owner)].add(messages_, row, bytes, n);
       if (at == nullptr) return 0;
-      copy(at, call_.in.data() + b.first, bytes * n);
+      copy_bytes(at, call_.in.data() + b.first, bytes * n);
     }
     if (mine || replicated_) {
       for (auto r = row; r != row + n; ++r) s_->own[static_cast<std::size_t>(r / 64)] |= bit(r);
@@ -415,7 +415,7 @@ class stream_engine {
   // Folds every row that all streams cover.
   bool fold() {
     auto& s = *s_;
-    auto end = scanned_rows();
+    auto end = scanned_rows(static_cast<std::size_t>(rank_));
     for (const auto& i : s.arriving) end = std::min(end, i.covers());
     if (folded_ == end) return false;
     bool moved = false;
@@ -469,7 +469,7 @@ class stream_engine {
         b.size = first * more;
       }
       fold_sources(row, bytes, b, to);
-      if (!replicated_) copy(call_.out.data() + b.first, to, b.size * sizeof(T));
+      if (!replicated_) copy_bytes(call_.out.data() + b.first, to, b.size * sizeof(T));
       bytes += b.size * sizeof(T);
       done += more;
     }
@@ -507,12 +507,15 @@ class stream_engine {
       for (auto& o : s.contributions) o.close(messages_, packet_abort);
       return;
     }
-    const auto rows = scanned_rows();
-    if (rows == rows_ && scanned_ == blocks_) {
+    if (pending_ == 0 && scanned_ == blocks_) {
       for (auto& o : s.contributions) o.close(messages_);
     } else {
-      for (auto& o : s.contributions)
-        if (o.idle() && (o.worthwhile() || (stalled_ && o.covered() < rows))) o.flush(messages_, rows);
+      for (std::size_t i = 0; i < s.contributions.size(); ++i) {
+        auto& o = s.contributions[i];
+        if (!o.idle() || !(o.worthwhile() || stalled_)) continue;
+        const auto rows = scanned_rows(static_cast<std::size_t>(s.peers[i]));
+        if (o.worthwhile() || o.covered() < rows) o.flush(messages_, rows);
+      }
     }
     if (replicated_) return;
     if (folded_ == rows_ && met_ == s.peers.size()) s.results.close(messages_);
@@ -583,7 +586,7 @@ class stream_engine {
       if (!map_.exists(map_.block(row + n - 1, owner))) throw protocol(stream.peer(), "a row past the end");
       const auto b = blocks(row, owner, n);
       const auto bytes = b.size * sizeof(T);
-      copy(call_.out.data() + b.first, stream.elements(bytes), bytes);
+      copy_bytes(call_.out.data() + b.first, stream.elements(bytes), bytes);
       report_.union_blocks += n;
       stream.pop(bytes, n);
     }
@@ -608,11 +611,11 @@ class stream_engine {
   std::size_t run_first_ = 0;  // of the run last looked at
   std::uint64_t pending_ = 0;  // its blocks that are not packed yet
   bool started_ = false;
-  bool stalled_ = false;  // there is something to pack, and no packet to put it in
+  bool stalled_ = false;                             // there is something to pack, and no packet to put it in
   mutable std::size_t round_ = 0, round_first_ = 0;  // the round of blocks last asked for, and its first block
-  std::uint64_t folded_ = 0;    // rows below have been folded
-  std::uint64_t own_from_ = 0;  // no own block below here is left to fold
-  std::size_t met_ = 0;         // peers that called alike
+  std::uint64_t folded_ = 0;                         // rows below have been folded
+  std::uint64_t own_from_ = 0;                       // no own block below here is left to fold
+  std::size_t met_ = 0;                              // peers that called alike
   std::optional<mismatch> differs_;
   report report_;
   stopwatch watch_;

@@ -53,7 +53,8 @@ class mpi_context : public std::enable_shared_from_this<mpi_context> {
     if (inter != 0) throw usage("omni: an inter-communicator has no allreduce; merge it first (MPI_Intercomm_merge)");
     check(MPI_Comm_rank(user, &rank_), "MPI_Comm_rank");
     check(MPI_Comm_size(user, &size_), "MPI_Comm_size");
-    agreed_ = {environment_flag("OMNI_CHECK") ? 1 : 0, this_host(), -this_host(), environment_disables("OMNI_SHARED_MEMORY") ? 1 : 0};
+    agreed_ = {environment_flag("OMNI_CHECK") ? 1 : 0, this_host(), -this_host(),
+               environment_disables("OMNI_SHARED_MEMORY") ? 1 : 0};
     check(MPI_Comm_idup(user, &comm_, &opening_), "MPI_Comm_idup");
   }
   mpi_context(const mpi_context&) = delete;
@@ -167,7 +168,8 @@ class mpi_context : public std::enable_shared_from_this<mpi_context> {
         }
         sharing_ = std::make_unique<neighbours>(size_);
         sharing_->offer(rank_);
-        check(MPI_Iallgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, sharing_->cards(), neighbours::card_bytes, MPI_BYTE, comm_, &opening_),
+        check(MPI_Iallgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, sharing_->cards(), neighbours::card_bytes, MPI_BYTE, comm_,
+                             &opening_),
               "MPI_Iallgather");
         stage_ = opening::naming;
         return;

@@ -48,9 +48,9 @@ class backoff {
 /// A *record* is what a rank tells of a call before it starts: a digest of the arguments, and for a tensor that is not large its
 /// contribution. It is overwritten a few calls later, when all have taken it.
 ///
-/// A *packet* lies in its writer's segment. A descriptor in the writer's segment says where, one ring of descriptors for each reader
-/// and stream; the reader counts in its own segment the packets that it has taken. Both counts run on from call to call, so nothing
-/// is ever reset; calls use the packets one after the other.
+/// A *packet* lies in its writer's segment. A descriptor in the writer's segment says where, one ring of descriptors for each
+/// reader and stream; the reader counts in its own segment the packets that it has taken. Both counts run on from call to call, so
+/// nothing is ever reset; calls use the packets one after the other.
 class window {
  public:
   static constexpr int most_ranks = 64;
@@ -92,15 +92,10 @@ class window {
   // ---- records
 
   /// Whether the record of a call may be written, with a contribution of up to so many bytes.
-  [[nodiscard]] bool may_tell(std::uint32_t call, std::size_t bytes) const {
+  [[nodiscard]] bool may_tell(std::uint32_t call, std::size_t bytes) {
+    if (!all_took(call - records)) return false;
     const auto& large = large_[next_large_ % large_records];
-    const bool waits = bytes > small_bytes && large.used;
-    for (std::size_t r = 0; r < segments_.size(); ++r) {
-      const auto taken = progress(r).taken[0].load(std::memory_order_acquire);
-      if (static_cast<std::int32_t>(taken + records - 1 - call) < 0) return false;
-      if (waits && static_cast<std::int32_t>(taken - 1 - large.call) < 0) return false;
-    }
-    return true;
+    return bytes <= small_bytes || !large.used || all_took(large.call);
   }
   /// Where a contribution has to be written, aligned to a cache line. Precondition: may_tell(), and commit() if it is not small.
   [[nodiscard]] std::span<std::byte> record_room(std::uint32_t call, std::size_t bytes) {
@@ -267,6 +262,19 @@ class window {
     std::array<std::uint64_t, ring> tokens{};
   };
 
+  // Whether all have taken the records of the calls up to this one. The others' lines are only looked at if they must be.
+  bool all_took(std::uint32_t call) {
+    const auto before = [&](std::uint32_t taken) { return static_cast<std::int32_t>(taken - 1 - call) < 0; };
+    if (!before(all_taken_)) return true;
+    auto least = progress(0).taken[0].load(std::memory_order_acquire);
+    for (std::size_t r = 1; r < segments_.size(); ++r) {
+      const auto taken = progress(r).taken[0].load(std::memory_order_acquire);
+      if (static_cast<std::int32_t>(taken - least) < 0) least = taken;
+    }
+    all_taken_ = least;
+    return !before(least);
+  }
+
   static std::size_t channel(int peer, unsigned stream) { return static_cast<std::size_t>(peer) * streams + stream; }
   template <class X>
   X& at(std::size_t rank, std::size_t offset) const {
@@ -274,7 +282,9 @@ class window {
   }
   [[nodiscard]] counts& progress(std::size_t rank) const { return at<counts>(rank, at_.progress); }
   /// Of what `reader` has taken from `writer`.
-  [[nodiscard]] counts& counts_of(std::size_t reader, std::size_t writer) const { return at<counts>(reader, sizeof(counts) * writer); }
+  [[nodiscard]] counts& counts_of(std::size_t reader, std::size_t writer) const {
+    return at<counts>(reader, sizeof(counts) * writer);
+  }
   [[nodiscard]] header& record_of(std::size_t rank, std::uint32_t call) const {
     return at<header>(rank, at_.records + record_bytes * (call % records));
   }
@@ -308,6 +318,7 @@ class window {
   bool committed_ = false, has_room_ = false;
   bool has_core_;
   std::array<bool, records> taken_{};  // records after the oldest that is not
+  std::uint32_t all_taken_ = 0;        // records that all are known to have taken
   struct large_record {
     std::uint32_t call = 0;
     bool used = false;

@@ -1,0 +1,31 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <cstddef>
+#include <iostream>
+
+#include "environment.hpp"
+#include "report.hpp"
+
+namespace omni::detail {
+
+inline void trace(int rank, const report& r) {
+  static const bool wanted = environment_flag("OMNI_TRACE");
+  if (wanted && rank == 0) std::cerr << "omni: " << r << '\n';
+}
+
+/// Fills in what follows from the rest.
+inline void complete(report& r, std::size_t bytes, int ranks, double seconds) {
+  const auto n = static_cast<double>(ranks);
+  const auto share = [&](std::size_t blocks) {
+    return r.blocks_total == 0 ? 0.0 : static_cast<double>(blocks) / static_cast<double>(r.blocks_total);
+  };
+  r.density = share(r.blocks_sent);
+  r.union_density = share(r.union_blocks);
+  r.dense_bytes = static_cast<std::size_t>(2 * (n - 1) / n * static_cast<double>(bytes));
+  r.seconds = seconds;
+  if (r.topology == "mpi") r.bytes_sent = r.bytes_received = r.dense_bytes;  // what it does is not known better
+}
+
+}  // namespace omni::detail
