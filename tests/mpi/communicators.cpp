@@ -110,6 +110,41 @@ TEST_CASE("communicators: the user's tags, messages and error handler are untouc
   MPI_Errhandler_free(&after);
 }
 
+TEST_CASE("communicators: the ranks of a host share memory, unless they are told not to") {
+  if (size() == 1) return;
+  omni::plan(MPI_COMM_WORLD, 1);
+  const omni::transport::mpi world(MPI_COMM_WORLD);
+  if (!world.one_host()) return;
+  const bool told_not_to = omni::detail::environment_disables("OMNI_SHARED_MEMORY");
+  const auto bytes = omni::detail::window::segment_bytes(size());
+  const auto segment = omni::detail::shared_memory::make(bytes);
+  int possible = !told_not_to && segment.commit(0, bytes) ? 1 : 0;
+  MPI_Allreduce(MPI_IN_PLACE, &possible, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+  CHECK((world.shared_window() != nullptr) == (possible != 0));
+}
+
+TEST_CASE("communicators: a message of the user's goes on while its sender waits in a call, and its receiver has not come to it") {
+  // Too large to be sent without the receiver: MPI has to be driven on both sides.
+  constexpr int count = 1 << 20;
+  for (const std::size_t n : {std::size_t{5}, std::size_t{400000}}) {
+    std::vector<int> message(count, rank()), received(count, -1), x(n, 1);
+    const int up = (rank() + 1) % size(), down = (rank() + size() - 1) % size();
+    MPI_Request request = MPI_REQUEST_NULL;
+    if (rank() % 2 == 0) {
+      MPI_Isend(message.data(), count, MPI_INT, up, 7, MPI_COMM_WORLD, &request);
+      omni::allreduce(MPI_COMM_WORLD, x);
+      MPI_Recv(received.data(), count, MPI_INT, down, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    } else {
+      MPI_Isend(message.data(), count, MPI_INT, up, 7, MPI_COMM_WORLD, &request);
+      MPI_Recv(received.data(), count, MPI_INT, down, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+      omni::allreduce(MPI_COMM_WORLD, x);
+    }
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    CHECK(received == std::vector<int>(count, down));
+    CHECK(x == std::vector<int>(n, size()));
+  }
+}
+
 TEST_CASE("communicators: null and inter-communicators are usage errors") {
   std::vector<int> x(5000, 1);
   CHECK_THROWS_AS(omni::allreduce(MPI_COMM_NULL, x), omni::usage);

@@ -84,7 +84,9 @@ class window {
         commit_(std::move(commit)),
         has_core_(has_core),
         out_(segments_.size() * streams),
-        in_(segments_.size() * streams) {}
+        in_(segments_.size() * streams) {
+    done_.reserve(segments_.size() * streams * ring * 2);
+  }
 
   [[nodiscard]] int ranks() const { return static_cast<int>(segments_.size()); }
   [[nodiscard]] bool has_core() const { return has_core_; }
