@@ -110,7 +110,7 @@ if [ $quick = 0 ]; then
     build mpich mpich ""
   fi
   build clang clang "" -DOMNI_UNIT_TESTS_ONLY=ON -DOMNI_UNIT_TESTS_EXCLUDE=matrix_
-  build clang-mpi clang "" -DOMNI_MPI_TESTS_ONLY=ON -DOMNI_TEST_RANKS=2
+  build clang-mpi clang "" -DOMNI_MPI_TESTS_ONLY=ON -DOMNI_TEST_RANKS=2 -DOMNI_TEST_MESSAGE_RANKS=2
 
   mapfile -t sources < <(find include tests bench examples -name '*.hpp' -o -name '*.cpp' | sort)
   add_test lint.format 120 clang-format --dry-run -Werror "${sources[@]}"
