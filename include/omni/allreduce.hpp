@@ -217,9 +217,9 @@ report allreduce(Comm&& comm, Data&& data, More&&... more) {
 /// The same, without waiting: the buffers belong to the operation until the request is done. Any number may be in flight, on any
 /// communicators; they are started in the same order on all ranks of one. Not matched by a blocking call on another rank.
 ///
-/// They move on inside the calls of omni that their thread makes. A small blocking call (automatic::small_bytes) ends in
-/// MPI_Allreduce, where they do not: if requests of *other* communicators are under way, the ranks must not depend on them to reach
-/// that call, as they may with MPI_Iallreduce. Wait for them first, or make the call an iallreduce too.
+/// They move on inside the calls of omni that their thread makes. Between hosts a small blocking call (automatic::small_bytes) ends
+/// in MPI_Allreduce, where they do not: if requests of *other* communicators are under way, the ranks must not depend on them to
+/// reach that call, as they may with MPI_Iallreduce. Wait for them first, or make the call an iallreduce too.
 template <class... Policies, class Comm, class Data, class... More>
 [[nodiscard]] request iallreduce(Comm&& comm, Data&& data, More&&... more) {
   constexpr bool lives = std::is_lvalue_reference_v<Comm&&> || !message_transport<std::remove_cvref_t<Comm>>;

@@ -109,7 +109,10 @@ class collective final : public operation_base {
         if constexpr (shares) {
           if (auto* const w = transport_.shared_window(); w != nullptr && !records_)
             records_.emplace(*w, mailbox_->call(), topology_, call_);
-          if (records_ && !records_->may_tell()) return false;
+          if (records_ && !records_->may_tell()) {
+            if (++in_vain_ % 64 == 0) nudge();
+            return false;
+          }
         }
         if (!agree()) run();
         return true;
@@ -169,7 +172,7 @@ class collective final : public operation_base {
   bool heard() {
     if constexpr (shares) {
       if (!records_->heard()) {
-        if (++in_vain_ % 64 == 0) nudge();  // whoever asks on and on waits, and is the only one to drive MPI
+        if (++in_vain_ % 64 == 0) nudge();
         return false;
       }
       using outcome = typename decltype(records_)::value_type::outcome;
@@ -189,6 +192,7 @@ class collective final : public operation_base {
     }
     return true;
   }
+  // Whoever asks on and on waits, and is the only one to drive MPI.
   void nudge() {
     if constexpr (requires { mailbox_->nudge(); }) mailbox_->nudge();
   }

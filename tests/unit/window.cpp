@@ -141,6 +141,41 @@ TEST_CASE("shared memory: small calls that differ are told apart, and the next o
   }
 }
 
+TEST_CASE("shared memory: an operation throws on one rank while it folds records: the next call ends on all ranks") {
+  struct broken {
+    bool throws;
+    int operator()(int a, int b) const {
+      if (throws) throw std::domain_error("too large");
+      return a + b;
+    }
+  };
+  for (const int ranks : {2, 4}) {
+    std::vector<std::string> first(static_cast<std::size_t>(ranks)), second(static_cast<std::size_t>(ranks));
+    sharing::run(ranks, [&](sharing& comm) {
+      const auto r = static_cast<std::size_t>(comm.rank());
+      const auto end = [&](const auto& op) -> std::string {
+        std::vector<int> x(100, 1);
+        try {
+          omni::allreduce(comm, x, op);
+          return "returned";
+        } catch (const std::domain_error&) {
+          return "its own";
+        } catch (const omni::protocol& e) {
+          return "protocol, rank " + std::to_string(e.peer());
+        } catch (const omni::error&) {
+          return "unusable";
+        }
+      };
+      first[r] = end(broken{comm.rank() == 1});
+      second[r] = end(omni::sum{});
+    });
+    for (std::size_t r = 0; r < first.size(); ++r) {
+      CHECK((first[r] == (r == 1 ? "its own" : "returned") || (r != 1 && first[r].starts_with("protocol"))));
+      CHECK((second[r] == "unusable" || (r != 1 && second[r].starts_with("protocol"))));
+    }
+  }
+}
+
 TEST_CASE("shared memory: many calls, one after the other") {
   std::atomic<int> wrong = 0;
   sharing::run(3, [&](sharing& comm) {

@@ -17,6 +17,9 @@ namespace omni {
 
 /// Topology: the default. Never much slower than the best dense algorithm, faster wherever there are zeros.
 ///
+/// Where all ranks share memory: the owner streams, replicated for two ranks, else colocated; up to 512 KiB / N each rank's whole
+/// contribution is one record, and every rank folds them all. Else:
+///
 /// | tensor | runs |
 /// | --- | --- |
 /// | up to small_bytes | MPI's own allreduce, with nothing added |

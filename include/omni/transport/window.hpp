@@ -157,6 +157,15 @@ class window {
     mine.store(done, std::memory_order_release);
   }
 
+  /// Tells the others that this rank will leave no more records.
+  void give_up() { progress(rank_).taken[1].store(1, std::memory_order_release); }
+  /// For a rank that waits.
+  void expect_alive() const {
+    for (std::size_t r = 0; r < segments_.size(); ++r)
+      if (r != rank_ && progress(r).taken[1].load(std::memory_order_acquire) != 0)
+        throw protocol(static_cast<int>(r), "the rank gave up");
+  }
+
   // ---- packets
 
   /// Takes memory for packets and large records, once; others hear in the next record whether there is any.
@@ -220,7 +229,8 @@ class window {
   static constexpr std::size_t line = 64;
   static constexpr std::size_t ring = in_flight;
 
-  // What a rank has taken: packets by stream from one writer, or records. A line for each, or writers would wait for each other.
+  // What a rank has taken: packets by stream from one writer; or records, and whether it gave up. A line for each, or writers would
+  // wait for each other.
   struct alignas(line) counts {
     std::array<std::atomic<std::uint32_t>, streams> taken{};
   };

@@ -71,7 +71,9 @@ class window_mailbox {
     else messages_.cancel(stream);
   }
   void abandon() { messages_.abandon(); }
+  /// For whoever waits on and on: lets MPI move on, and looks whether somebody has given up.
   void nudge() {
+    if (auto* const w = group_->shared_window()) w->expect_alive();
     if constexpr (requires { messages_.nudge(); }) messages_.nudge();
   }
 
