@@ -83,6 +83,7 @@ class collective final : public operation_base {
     }
     // The messages of an operation are told from those of others by the order of opening, and that is the order of calling.
     mailbox_.emplace(transport_.open());
+    number_ = mailbox_->call();
     if constexpr (requires { transport_.keep_alive(); }) keeps_ = transport_.keep_alive();
     if constexpr (queues) ticket_ = transport_.queue();
   }
@@ -108,7 +109,7 @@ class collective final : public operation_base {
         }
         if constexpr (shares) {
           if (auto* const w = transport_.shared_window(); w != nullptr && !records_)
-            records_.emplace(*w, mailbox_->call(), topology_, call_);
+            records_.emplace(*w, number_, topology_, call_);
           if (records_ && !records_->may_tell()) {
             if (++in_vain_ % 64 == 0) nudge();
             return false;
@@ -153,7 +154,12 @@ class collective final : public operation_base {
   // Starts to agree; false if there is nothing to agree on.
   bool agree() {
     if constexpr (agrees) {
-      if (bypasses(topology_, call_, transport_)) return false;
+      if (bypasses(topology_, call_, transport_)) {
+        if constexpr (shares) {
+          if (records_) records_->skip();
+        }
+        return false;
+      }
       if constexpr (shares) {
         if (records_) {
           records_->tell(call_, samples(), report_);
@@ -265,19 +271,28 @@ class collective final : public operation_base {
   }
   void fail(const std::exception_ptr& error) noexcept override {
     pass_turn();
+    const auto why = reason(error);
+    if constexpr (shares) {
+      if (auto* const w = transport_.shared_window(); w != nullptr && why) w->give_up(number_);
+    }
     if constexpr (requires { engine_->give_up(); }) {
       if (engine_) engine_->give_up();
     }
     release();
     if constexpr (requires { transport_.mark_broken(std::string()); }) {
-      try {
-        std::rethrow_exception(error);
-      } catch (const mismatch&) {  // found before anything was folded, and tidied up: the transport is as good as new
-      } catch (const std::exception& e) {
-        transport_.mark_broken(e.what());
-      } catch (...) {
-        transport_.mark_broken("an exception of unknown type");
-      }
+      if (why) transport_.mark_broken(*why);
+    }
+  }
+  // Why the transport is unusable after an error; nothing if it is as good as new.
+  static std::optional<std::string> reason(const std::exception_ptr& error) {
+    try {
+      std::rethrow_exception(error);
+    } catch (const mismatch&) {  // found before anything was folded, and tidied up
+      return std::nullopt;
+    } catch (const std::exception& e) {
+      return e.what();
+    } catch (...) {
+      return "an exception of unknown type";
     }
   }
 
@@ -287,7 +302,7 @@ class collective final : public operation_base {
   Topology topology_;
   stage stage_ = stage::queued;
   bool handed_over_ = false;
-  std::uint32_t ticket_ = 0;
+  std::uint32_t ticket_ = 0, number_ = 0;  // of its turn; of the call on the transport
   bool holds_turn_ = false;
   unsigned in_vain_ = 0;
   std::optional<mailbox_type> mailbox_;

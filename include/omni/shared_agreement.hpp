@@ -28,9 +28,11 @@ class shared_agreement {
 
   /// Whether earlier calls have left room for the record.
   [[nodiscard]] bool may_tell() const { return window_->may_tell(number_, bytes_); }
+  /// For a call that needs no record after all.
+  void skip() { window_->take(number_); }
   /// Leaves this rank's record. `samples`: without room for packets it will have to be known how dense the tensor is.
   void tell(Call& call, bool samples, report& r) {
-    const bool has_room = is_small() || window_->commit();
+    const bool has_room = is_small() || (fits(call) && window_->commit());
     std::span<std::byte> room;
     if (has_room && bytes_ != 0) {
       room = window_->record_room(number_, bytes_);
@@ -38,7 +40,7 @@ class shared_agreement {
     } else if (!has_room && samples) {
       call.density = sampled_density(call);
     }
-    window_->tell(number_, digest(call.sign()), call.density, room);
+    window_->tell(number_, digest(call.sign()), call.density, has_room, room);
   }
   /// Whether the others have left theirs.
   [[nodiscard]] bool heard() const { return window_->heard(number_); }
@@ -56,13 +58,19 @@ class shared_agreement {
   };
   /// What the records come to. Precondition: heard().
   [[nodiscard]] outcome conclude(Call& call, int rank, report& r) {
+    // Whatever comes of it: a record that is never taken is never written over.
+    struct taking {
+      window* from;
+      std::uint32_t number;
+      ~taking() { from->take(number); }
+    } const at_the_end{window_, number_};
     const auto a = window_->agreed(number_);
+    if (a.same && !a.has_room && fits(call)) window_->do_without();
     call.density = a.density;
     call.shares = a.has_room;
     call.agreed = a.same;
-    const bool folds = a.same && bytes_ != 0 && (a.has_room || is_small());
+    const bool folds = a.same && bytes_ != 0 && a.has_room;
     if (folds) fold(call, rank, r);
-    window_->take(number_);
     return folds ? outcome::done : a.same ? outcome::agree : outcome::differ;
   }
 
@@ -78,6 +86,12 @@ class shared_agreement {
       }
     }
     return 0;
+  }
+  // Whether packets have room for the call's blocks, three for each stream.
+  [[nodiscard]] bool fits(const Call& call) const {
+    constexpr std::size_t overhead = 256;
+    const auto most = window::packet_room / static_cast<std::size_t>(window_->ranks()) / 3 - overhead;
+    return call.partition.largest(call.in.size()) <= most / sizeof(typename Call::value_type);
   }
   [[nodiscard]] bool is_small() const { return bytes_ != 0 && bytes_ <= window::small_bytes; }
   void fold(const Call& call, int rank, report& r) const {

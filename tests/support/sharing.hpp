@@ -63,10 +63,7 @@ class sharing {
   [[nodiscard]] int rank() const { return inner_->rank(); }
   [[nodiscard]] int size() const { return inner_->size(); }
   [[nodiscard]] std::size_t preferred_packet_bytes() const { return inner_->preferred_packet_bytes(); }
-  void mark_broken(const std::string& why) {
-    inner_->mark_broken(why);
-    if (group_->memory) group_->memory->give_up();
-  }
+  void mark_broken(const std::string& why) { inner_->mark_broken(why); }
   [[nodiscard]] window* shared_window() const { return group_->shared_window(); }
 
   class messages {

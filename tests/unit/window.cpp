@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "../support/draws.hpp"
+#include "../support/leaks.hpp"
 #include "../support/ranks.hpp"
 #include "../support/sharing.hpp"
 
@@ -172,6 +173,59 @@ TEST_CASE("shared memory: an operation throws on one rank while it folds records
     for (std::size_t r = 0; r < first.size(); ++r) {
       CHECK((first[r] == (r == 1 ? "its own" : "returned") || (r != 1 && first[r].starts_with("protocol"))));
       CHECK((second[r] == "unusable" || (r != 1 && second[r].starts_with("protocol"))));
+    }
+  }
+}
+
+// Cuts into blocks of 2, 1 and 3 elements in turn.
+struct uneven_blocks {
+  [[nodiscard]] std::size_t count(std::size_t n) const { return n / 2; }
+  [[nodiscard]] omni::block_range block(std::size_t i, std::size_t /*n*/) const {
+    const std::size_t first[] = {0, 2, 3}, size[] = {2, 1, 3};
+    return {i / 3 * 6 + first[i % 3], size[i % 3]};
+  }
+  [[nodiscard]] std::size_t largest(std::size_t /*n*/) const { return 3; }
+};
+
+TEST_CASE("blocks of several sizes, many in a stripe, results that fill packets") {
+  for (const std::size_t packet : {300U, 420U, 1000U})
+    for (const int ranks : {2, 3, 5})
+      for (const bool in_place : {false, true}) {
+        const testing::cell c{ranks, 6 * 2000, patterns::shape::none_null, packet, in_place};
+        testing::check<patterns::wild, int>(c, omni::sum{}, uneven_blocks{}, omni::colocated{packet, 2});
+        testing::check<patterns::wild, int, sharing>(c, omni::sum{}, uneven_blocks{}, omni::colocated{packet, 2});
+      }
+}
+
+TEST_CASE("shared memory: after an error the calls under way end, too") {
+  for (int repeat = 0; repeat < 20; ++repeat) {
+    std::vector<std::string> a(3), b(3);
+    sharing::run(3, [&](sharing& comm) {
+      const testing::leaks_are_meant meant;
+      const auto r = static_cast<std::size_t>(comm.rank());
+      const auto op = [throws = comm.rank() == 1](int x, int y) {
+        if (throws && x + y > 100000) throw std::domain_error("too large");
+        return x + y;
+      };
+      std::vector<int> x(300000, 60000), y(300000, 1);
+      auto first = omni::iallreduce(comm, x, op, omni::colocated{});
+      auto second = omni::iallreduce(comm, y, omni::replicated{});
+      const auto end = [](omni::request& q) -> std::string {
+        try {
+          q.wait();
+          return "returned";
+        } catch (const std::domain_error&) {
+          return "its own";
+        } catch (const omni::protocol&) {
+          return "protocol";
+        }
+      };
+      b[r] = end(second);
+      a[r] = end(first);
+    });
+    for (std::size_t r = 0; r < 3; ++r) {
+      CHECK(a[r] == (r == 1 ? "its own" : "protocol"));
+      CHECK(b[r] == "protocol");
     }
   }
 }

@@ -47,7 +47,7 @@ class contribution {
       auto at = head(call);
       for (std::size_t first = 0; first < blocks; first += 64) {
         const auto elements = call.in.subspan(first * block, std::min(64 * block, call.in.size() - first * block));
-        const std::uint64_t mask = call.detector.mark(elements, block, identity);
+        const std::uint64_t mask = call.detector.mark(elements, block, identity) & ones(std::min<std::size_t>(64, blocks - first));
         std::memcpy(to.data() + first / 8, &mask, sizeof(mask));
         r.blocks_sent += static_cast<std::size_t>(std::popcount(mask));
         for_each_run(mask, [&](std::size_t b, std::size_t n) {

@@ -55,6 +55,7 @@ struct stream_options {
     constexpr std::size_t cached = std::size_t{1} << 20U;  // what is under way should stay in the second cache
     constexpr std::size_t least = 2048;
     const auto share = room / streams;
+    if (packet_bytes > share) return std::nullopt;
     packet_limits l;
     l.window = std::min(most, window > 0 ? window : std::max(4, static_cast<int>(cached / preferred / streams)));
     const auto wanted =
@@ -99,6 +100,7 @@ class stream_engine {
   using T = typename Call::value_type;
   using Op = typename Call::operation_type;
   using mailbox_type = decltype(std::declval<Transport&>().open());
+  static constexpr bool equal_blocks = requires(const Call& c) { c.partition.uniform(); };  // but for the last
   static constexpr bool shareable = requires(mailbox_type & m) { m.enter(); };
 
  public:
@@ -380,7 +382,7 @@ class stream_engine {
   }
   // Of the blocks from the first pending one on, those that are to be packed and of equal size.
   [[nodiscard]] std::size_t consecutive(std::size_t block, std::size_t size) const {
-    if constexpr (requires { call_.partition.uniform(); }) {
+    if constexpr (equal_blocks) {
       const auto n = static_cast<std::size_t>(std::countr_one(pending_ >> std::countr_zero(pending_)));
       return n > 1 && range(block + n - 1).size != size ? n - 1 : n;
     } else {
@@ -462,7 +464,7 @@ class stream_engine {
       T* to = call_.out.data() + b.first;
       if (!replicated_) {
         const auto first = range(block_of(row + done)).size;
-        if (b.size != first * more) more = 1;  // the last block is shorter
+        if (!equal_blocks || b.size != first * more) more = 1;  // the last block is shorter
         auto* const room = s_->results.add(messages_, row + done, first * sizeof(T), more);
         if (room == nullptr) break;
         to = reinterpret_cast<T*>(room);

@@ -101,10 +101,7 @@ class mpi_context : public std::enable_shared_from_this<mpi_context> {
   [[nodiscard]] bool nothing_queued() { return ready() && queued_ == begun_; }
 
   /// After an error in the middle of an operation, old packets may still be under way: nothing more is sent here.
-  void mark_broken(std::string why) {
-    broken_ = std::move(why);
-    if (window_ != nullptr) window_->give_up();
-  }
+  void mark_broken(std::string why) { broken_ = std::move(why); }
   void expect_usable() const {
     if (!broken_.empty()) throw error("omni: this communicator is unusable for omni since an earlier error: " + broken_);
   }

@@ -96,6 +96,8 @@ class window {
   /// Whether the record of a call may be written, with a contribution of up to so many bytes.
   [[nodiscard]] bool may_tell(std::uint32_t call, std::size_t bytes) {
     if (!all_took(call - records)) return false;
+    for (auto& l : large_)
+      if (call - l.call >= records) l.used = false;  // taken, then; its number would come round again
     const auto& large = large_[next_large_ % large_records];
     return bytes <= small_bytes || !large.used || all_took(large.call);
   }
@@ -108,11 +110,11 @@ class window {
     return segment.subspan(at_.large + large_bytes * i, large_bytes);
   }
   /// Tells the others of a call. Precondition: may_tell().
-  void tell(std::uint32_t call, std::int64_t digest, double density, std::span<const std::byte> contribution) {
+  void tell(std::uint32_t call, std::int64_t digest, double density, bool has_room, std::span<const std::byte> contribution) {
     auto& r = record_of(rank_, call);
     r.digest = digest;
     r.density = density;
-    r.has_room = has_room_ ? 1 : 0;
+    r.has_room = has_room ? 1 : 0;
     r.bytes = contribution.size();
     r.offset = contribution.empty() ? 0 : static_cast<std::uint64_t>(contribution.data() - segments_[rank_].data());
     r.number.store(call + 1, std::memory_order_release);
@@ -126,7 +128,7 @@ class window {
   /// What the records of a call come to.
   struct agreement {
     bool same = true;      ///< all called alike
-    bool has_room = true;  ///< all have memory for data_bytes()
+    bool has_room = true;  ///< all said so
     double density = 0;    ///< of the densest
   };
   [[nodiscard]] agreement agreed(std::uint32_t call) const {
@@ -157,21 +159,30 @@ class window {
     mine.store(done, std::memory_order_release);
   }
 
-  /// Tells the others that this rank will leave no more records.
-  void give_up() { progress(rank_).taken[1].store(1, std::memory_order_release); }
-  /// For a rank that waits.
-  void expect_alive() const {
-    for (std::size_t r = 0; r < segments_.size(); ++r)
-      if (r != rank_ && progress(r).taken[1].load(std::memory_order_acquire) != 0)
-        throw protocol(static_cast<int>(r), "the rank gave up");
+  /// Tells the others that this rank failed in a call, and will take part in none that comes after it.
+  void give_up(std::uint32_t call) {
+    auto& flag = progress(rank_).taken[1];
+    if (flag.load(std::memory_order_relaxed) == 0) flag.store(std::max<std::uint32_t>(call + 1, 1), std::memory_order_release);
+  }
+  /// For a rank that waits, or begins, in a call. Not even this rank may go on: what it left of a call that failed is still there.
+  void expect_alive(std::uint32_t call) const {
+    for (std::size_t r = 0; r < segments_.size(); ++r) {
+      const auto from = progress(r).taken[1].load(std::memory_order_acquire);
+      if (from != 0 && static_cast<std::int32_t>(call + 1 - from) >= 0) throw protocol(static_cast<int>(r), "the rank gave up");
+    }
   }
 
   // ---- packets
 
-  /// Takes memory for packets and large records, once; others hear in the next record whether there is any.
+  /// Takes memory for packets and large records, once; whether there is any.
   bool commit() {
     if (!std::exchange(committed_, true)) has_room_ = std::exchange(commit_, nullptr)();
     return has_room_;
+  }
+  /// A rank has no memory for them: nobody uses them from now on.
+  void do_without() {
+    committed_ = true;
+    has_room_ = false;
   }
   /// Starts anew with handing out room for packets.
   void rewind() { used_ = 0; }
@@ -229,8 +240,8 @@ class window {
   static constexpr std::size_t line = 64;
   static constexpr std::size_t ring = in_flight;
 
-  // What a rank has taken: packets by stream from one writer; or records, and whether it gave up. A line for each, or writers would
-  // wait for each other.
+  // What a rank has taken: packets by stream from one writer; or records, and in which call it gave up, from 1. A line for each, or
+  // writers would wait for each other.
   struct alignas(line) counts {
     std::array<std::atomic<std::uint32_t>, streams> taken{};
   };

@@ -34,6 +34,7 @@ class window_mailbox {
   [[nodiscard]] bool enter() {
     if (!group_->is_oldest(call())) return false;
     inside_ = group_->shared_window();
+    inside_->expect_alive(call());
     inside_->rewind();
     return true;
   }
@@ -73,7 +74,7 @@ class window_mailbox {
   void abandon() { messages_.abandon(); }
   /// For whoever waits on and on: lets MPI move on, and looks whether somebody has given up.
   void nudge() {
-    if (auto* const w = group_->shared_window()) w->expect_alive();
+    if (auto* const w = group_->shared_window()) w->expect_alive(call());
     if constexpr (requires { messages_.nudge(); }) messages_.nudge();
   }
 
