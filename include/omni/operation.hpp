@@ -22,7 +22,8 @@
 //     std::uint64_t fingerprint() const;                  // of its values, where they must be the same on all ranks
 //
 // With an identity, blocks that hold nothing else are skipped. Without one every block travels. Only an operation that says it
-// commutes is ever folded out of rank order. It should not throw: a rank on which it does gives up, and so do the others.
+// commutes is ever folded out of rank order. It should not throw: a rank on which it does gives up, and so do the others,
+// at the latest in their next call.
 //
 // The operations below have an identity, and commute, on numbers. On a user's type they do what its operators do, of which nothing
 // is known: every block travels, and is folded in rank order. An operation of the user's own can say more.

@@ -27,11 +27,11 @@ using testing::sharing;
 
 TEST_CASE("shared memory: random calls, integers") {
   auto g = patterns::make_generator(20261101, 0);
-  for (int i = 0; i < 250; ++i) testing::check_drawn<int, patterns::wild, sharing>(testing::draw_one(g, false), omni::sum{});
+  for (int i = 0; i < 150; ++i) testing::check_drawn<int, patterns::wild, sharing>(testing::draw_one(g, false), omni::sum{});
 }
 TEST_CASE("shared memory: random calls, floats, minimum") {
   auto g = patterns::make_generator(20261102, 0);
-  for (int i = 0; i < 150; ++i) testing::check_drawn<float, patterns::wild, sharing>(testing::draw_one(g, false), omni::min{});
+  for (int i = 0; i < 100; ++i) testing::check_drawn<float, patterns::wild, sharing>(testing::draw_one(g, false), omni::min{});
 }
 TEST_CASE("shared memory: random calls, blocks up to too large for it") {
   auto g = patterns::make_generator(20261103, 0);
@@ -40,8 +40,8 @@ TEST_CASE("shared memory: random calls, blocks up to too large for it") {
 
 TEST_CASE("shared memory: floats added in rank order, small ones and large ones") {
   std::uint64_t seed = 40;
-  for (const int ranks : {2, 3, 4, 8, 17})
-    for (const std::size_t n : {1U, 999U, 1024U, 4032U, 4097U, 16384U, 65536U, 65537U, 300007U})
+  for (const int ranks : {2, 3, 8, 17})
+    for (const std::size_t n : {1U, 1024U, 4097U, 65536U, 200007U})
       for (const auto shape :
            {patterns::shape::uniform, patterns::shape::hot_end, patterns::shape::none_null, patterns::shape::all_null}) {
         const testing::cell c{ranks, n, shape, ++seed, seed % 2 == 0};

@@ -28,7 +28,7 @@
 namespace omni::detail {
 
 /// Memory that processes of one host share. One makes it under a name that nobody else has, the others open it by that name, and
-/// then the name is taken back: nothing is left when the processes end, however they do.
+/// then the name is taken back: from then on nothing is left when the processes end, however they do.
 ///
 /// Whatever the system refuses leaves it empty; there is another way for every message.
 class shared_memory {
