@@ -58,19 +58,19 @@ class shared_agreement {
   };
   /// What the records come to. Precondition: heard().
   [[nodiscard]] outcome conclude(Call& call, int rank, report& r) {
-    // Whatever comes of it: a record that is never taken is never written over.
-    struct taking {
-      window* from;
-      std::uint32_t number;
-      ~taking() { from->take(number); }
-    } const at_the_end{window_, number_};
     const auto a = window_->agreed(number_);
     if (a.same && !a.has_room && fits(call)) window_->do_without();
     call.density = a.density;
     call.shares = a.has_room;
     call.agreed = a.same;
     const bool folds = a.same && bytes_ != 0 && a.has_room;
-    if (folds) fold(call, rank, r);
+    try {
+      if (folds) fold(call, rank, r);
+    } catch (...) {
+      window_->take(number_);  // a record that is never taken is never written over
+      throw;
+    }
+    window_->take(number_);
     return folds ? outcome::done : a.same ? outcome::agree : outcome::differ;
   }
 

@@ -300,7 +300,7 @@ class window {
 
   static std::size_t channel(int peer, unsigned stream) { return static_cast<std::size_t>(peer) * streams + stream; }
   template <class X>
-  X& at(std::size_t rank, std::size_t offset) const {
+  [[nodiscard]] X& at(std::size_t rank, std::size_t offset) const {
     return *std::launder(reinterpret_cast<X*>(segments_[rank].data() + offset));
   }
   [[nodiscard]] counts& progress(std::size_t rank) const { return at<counts>(rank, at_.progress); }
