@@ -191,7 +191,7 @@ TEST_CASE("blocks of several sizes, many in a stripe, results that fill packets"
   for (const std::size_t packet : {300U, 420U, 1000U})
     for (const int ranks : {2, 3, 5})
       for (const bool in_place : {false, true}) {
-        const testing::cell c{ranks, 6 * 2000, patterns::shape::none_null, packet, in_place};
+        const testing::cell c{ranks, 6 * 400, patterns::shape::none_null, packet, in_place};
         testing::check<patterns::wild, int>(c, omni::sum{}, uneven_blocks{}, omni::colocated{packet, 2});
         testing::check<patterns::wild, int, sharing>(c, omni::sum{}, uneven_blocks{}, omni::colocated{packet, 2});
       }
