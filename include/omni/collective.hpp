@@ -3,13 +3,11 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <thread>
 #include <type_traits>

@@ -66,36 +66,26 @@ class sharing {
   void mark_broken(const std::string& why) { inner_->mark_broken(why); }
   [[nodiscard]] window* shared_window() const { return group_->shared_window(); }
 
-  class messages {
+  // The threads' own, known to the group while it is open.
+  class messages : public omni::transport::threads::mailbox {
    public:
-    messages(omni::transport::threads::mailbox inner, group& g) : inner_(std::move(inner)), group_(&g) {
-      g.open.push_back(inner_.call());
+    messages(omni::transport::threads::mailbox inner, group& g) : omni::transport::threads::mailbox(std::move(inner)), group_(&g) {
+      g.open.push_back(call());
     }
-    messages(messages&& other) noexcept : inner_(std::move(other.inner_)), group_(std::exchange(other.group_, nullptr)) {}
+    messages(messages&& other) noexcept
+        : omni::transport::threads::mailbox(std::move(other)), group_(std::exchange(other.group_, nullptr)) {}
     messages& operator=(messages&& other) noexcept {
-      std::swap(inner_, other.inner_);
+      std::swap(static_cast<omni::transport::threads::mailbox&>(*this), static_cast<omni::transport::threads::mailbox&>(other));
       std::swap(group_, other.group_);
       return *this;
     }
     messages(const messages&) = delete;
     messages& operator=(const messages&) = delete;
     ~messages() {
-      if (group_ != nullptr) std::erase(group_->open, inner_.call());
+      if (group_ != nullptr) std::erase(group_->open, call());
     }
-    [[nodiscard]] std::uint32_t call() const { return inner_.call(); }
-    void send(int peer, unsigned stream, std::span<const std::byte> bytes, std::uint64_t token) {
-      inner_.send(peer, stream, bytes, token);
-    }
-    void receive(int peer, unsigned stream, std::span<std::byte> buffer, std::uint64_t token) {
-      inner_.receive(peer, stream, buffer, token);
-    }
-    [[nodiscard]] std::span<const omni::completion> poll() { return inner_.poll(); }
-    [[nodiscard]] std::span<const omni::completion> wait() { return inner_.wait(); }
-    void cancel(unsigned stream) { inner_.cancel(stream); }
-    void abandon() { inner_.abandon(); }
 
    private:
-    omni::transport::threads::mailbox inner_;
     group* group_;
   };
   using mailbox = omni::detail::window_mailbox<messages, group>;

@@ -20,6 +20,7 @@
 #include "../report.hpp"
 #include "in_stream.hpp"
 #include "out_stream.hpp"
+#include "stream_options.hpp"
 
 namespace omni::detail {
 
@@ -28,45 +29,6 @@ enum class ownership {
   shared,      ///< every rank a share: results are streamed back
   replicated,  ///< every rank all of them: contributions go to everybody, and no results
   nobody,      ///< there are no blocks: one packet to everybody, to find out whether the ranks agree
-};
-
-/// Packet size and window for a number of ranks: as the user wants, or the transport's best as far as all buffers stay below 12
-/// MiB.
-struct stream_options {
-  std::size_t packet_bytes = 0;
-  int window = 0;
-
-  [[nodiscard]] packet_limits limits(int ranks, std::size_t preferred, std::size_t largest_block_bytes) const {
-    constexpr std::size_t budget = std::size_t{12} << 20U;
-    packet_limits l;
-    l.window = window > 0 ? window : 2;
-    // Buffers for each peer: window + 1 to fill and send, window to receive contributions and window to receive results.
-    const auto buffers = static_cast<std::size_t>(ranks) * (3U * static_cast<std::size_t>(l.window) + 1U);
-    const auto fair = std::clamp(budget / (static_cast<std::size_t>(ranks) * 7U) / 64U * 64U, std::size_t{2048}, preferred);
-    const auto wanted = packet_bytes != 0 ? packet_bytes : std::clamp(budget / buffers / 64U * 64U, std::size_t{2048}, preferred);
-    l.first_bytes = fair;
-    l.packet_bytes = std::max(wanted, sizeof(packet_header) + largest_block_bytes + sizeof(std::uint32_t));
-    return l;
-  }
-  /// For packets in shared memory, where a rank has `room` bytes for so many streams. Nothing if blocks are too large for it.
-  [[nodiscard]] std::optional<packet_limits> limits_within(std::size_t room, std::size_t streams, int most,
-                                                           std::size_t largest_block_bytes) const {
-    constexpr std::size_t preferred = std::size_t{32} << 10U;
-    constexpr std::size_t cached = std::size_t{1} << 20U;  // what is under way should stay in the second cache
-    constexpr std::size_t least = 2048;
-    const auto share = room / streams;
-    if (packet_bytes > share) return std::nullopt;
-    packet_limits l;
-    l.window = std::min(most, window > 0 ? window : std::max(4, static_cast<int>(cached / preferred / streams)));
-    const auto wanted =
-        packet_bytes != 0 ? packet_bytes : std::clamp(share / (static_cast<std::size_t>(l.window) + 1), least, preferred);
-    l.packet_bytes = (std::max(wanted, sizeof(packet_header) + largest_block_bytes + sizeof(std::uint32_t)) + 63U) / 64U * 64U;
-    l.first_bytes = std::max(l.packet_bytes, least);
-    const auto fit = share / l.first_bytes;
-    if (fit < 3) return std::nullopt;
-    l.window = static_cast<int>(std::min(static_cast<std::size_t>(l.window), fit - 1));
-    return l;
-  }
 };
 
 /// What the engine keeps from call to call.

@@ -10,37 +10,14 @@
 #include <functional>
 #include <new>
 #include <span>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "../concepts.hpp"
 #include "../error.hpp"
+#include "backoff.hpp"
 
 namespace omni::detail {
-
-/// Waits for another rank of this host: keeps the core for a moment if every rank has one, then leaves it to whoever needs it.
-class backoff {
- public:
-  explicit backoff(bool has_core) : spins_(has_core ? 2000 : 0) {}
-
-  /// Every so often calls nudge(), for what makes no progress by itself.
-  template <class F>
-  void pause(const F& nudge) {
-    if (++waited_ <= spins_) {
-#if (defined(__x86_64__) || defined(__i386__)) && (defined(__GNUC__) || defined(__clang__))
-      __builtin_ia32_pause();
-#endif
-      if (waited_ % 256 == 0) nudge();
-      return;
-    }
-    if ((waited_ - spins_) % 8 == 0) nudge();
-    std::this_thread::yield();
-  }
-
- private:
-  unsigned spins_, waited_ = 0;
-};
 
 /// Memory in which the ranks of one host leave each other records and packets. Every rank writes its own segment and reads all
 /// others; nothing is copied on the way, and nobody writes what somebody else writes.
