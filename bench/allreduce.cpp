@@ -13,11 +13,13 @@
 #include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "omni/allreduce.hpp"
+#include "omni/cluster.hpp"
 
 namespace {
 
@@ -30,6 +32,7 @@ struct options {
   std::size_t block = 256;
   std::size_t packet = 0;
   int window = 0;
+  int servers = 0;
   int repeats = 9;
   double rate = 0;  // Gbit/s
   std::uint64_t seed = 1;
@@ -54,21 +57,24 @@ std::string print_size(std::size_t n) {
   return std::to_string(n) + " B";
 }
 
+/// The ranks that call, which are all but the servers.
 struct world {
+  MPI_Comm comm;
+  omni::mpi_cluster* cluster;  // nullptr: there are no servers
   int rank = 0, size = 1;
-  world() {
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &size);
+  explicit world(MPI_Comm ranks, omni::mpi_cluster* with_servers) : comm(ranks), cluster(with_servers) {
+    MPI_Comm_rank(comm, &rank);
+    MPI_Comm_size(comm, &size);
   }
   // The honest time of a collective: the slowest rank's.
   template <class F>
   [[nodiscard]] double time(int calls, F&& f) const {
-    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Barrier(comm);
     const double start = MPI_Wtime();
     for (int i = 0; i < calls; ++i) f(static_cast<std::size_t>(i));
     double mine = (MPI_Wtime() - start) / calls;
     double slowest = 0;
-    MPI_Allreduce(&mine, &slowest, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+    MPI_Allreduce(&mine, &slowest, 1, MPI_DOUBLE, MPI_MAX, comm);
     return slowest;
   }
 };
@@ -78,10 +84,10 @@ double median(std::vector<double> v) {
   return v[v.size() / 2];
 }
 
-/// MPI_COMM_WORLD once for each algorithm that MPI can be told to use; [0] is MPI's own choice.
-std::vector<MPI_Comm> communicators() {
+/// A communicator once for each algorithm that MPI can be told to use; [0] is MPI's own choice.
+std::vector<MPI_Comm> communicators(MPI_Comm ranks) {
   std::vector<MPI_Comm> all(1);
-  MPI_Comm_dup(MPI_COMM_WORLD, all.data());
+  MPI_Comm_dup(ranks, all.data());
 #ifdef OPEN_MPI
   // Open MPI reads the variable when a communicator is made, if OMPI_MCA_coll_tuned_use_dynamic_rules=1 is set.
   int provided = 0, index = 0, count = 0;
@@ -94,7 +100,7 @@ std::vector<MPI_Comm> communicators() {
   for (int algorithm = 1; algorithm <= 6; ++algorithm) {
     if (MPI_T_cvar_write(handle, &algorithm) != MPI_SUCCESS) break;
     MPI_Comm c = MPI_COMM_NULL;
-    MPI_Comm_dup(MPI_COMM_WORLD, &c);
+    MPI_Comm_dup(ranks, &c);
     all.push_back(c);
   }
   const int automatic = 0;
@@ -146,8 +152,7 @@ limits measure_limits(const world& w, const options& o) {
   const int right = (w.rank + 1) % w.size, left = (w.rank + w.size - 1) % w.size;
   for (int i = 0; i < 5; ++i)
     link.push_back(w.time(200, [&](std::size_t) {
-      MPI_Sendrecv(out.data(), 64 << 10, MPI_CHAR, right, 0, in.data(), 64 << 10, MPI_CHAR, left, 0, MPI_COMM_WORLD,
-                   MPI_STATUS_IGNORE);
+      MPI_Sendrecv(out.data(), 64 << 10, MPI_CHAR, right, 0, in.data(), 64 << 10, MPI_CHAR, left, 0, w.comm, MPI_STATUS_IGNORE);
     }));
   l.link = 65536 / median(link);
   return l;
@@ -196,13 +201,15 @@ nlohmann::json measure(const world& w, const options& o, const std::vector<MPI_C
     std::vector<double> ours;
     omni::report report;
     std::size_t wrong = 0;
-    const auto call = [&](std::size_t k, const auto&... policies) {
+    const auto call_on = [&](auto& comm, std::size_t k, const auto&... policies) {
       const omni::fixed_blocks blocks{o.block};
-      report = o.out_of_place ? omni::allreduce(MPI_COMM_WORLD, std::as_const(input), x[k], blocks, policies...)
-                              : omni::allreduce(MPI_COMM_WORLD, x[k], blocks, policies...);
+      report = o.out_of_place ? omni::allreduce(comm, std::as_const(input), x[k], blocks, policies...)
+                              : omni::allreduce(comm, x[k], blocks, policies...);
     };
+    const auto call = [&](std::size_t k, const auto&... policies) { call_on(w.comm, k, policies...); };
     const auto once = [&](std::size_t k) {
-      if (o.topology == "automatic") call(k);
+      if (w.cluster != nullptr) call_on(*w.cluster, k, omni::dedicated{.packet_bytes = o.packet, .window = o.window});
+      else if (o.topology == "automatic") call(k);
       else if (o.topology == "colocated") call(k, omni::colocated{.packet_bytes = o.packet, .window = o.window});
       else if (o.topology == "replicated") call(k, omni::replicated{.packet_bytes = o.packet, .window = o.window});
       else call(k, omni::ring{.packet_bytes = o.packet, .window = o.window});
@@ -225,7 +232,7 @@ nlohmann::json measure(const world& w, const options& o, const std::vector<MPI_C
     std::vector<double> local{report.density, report.union_density, static_cast<double>(report.bytes_sent),
                               static_cast<double>(wrong)};
     std::vector<double> all(4 * static_cast<std::size_t>(w.size));
-    MPI_Gather(local.data(), 4, MPI_DOUBLE, all.data(), 4, MPI_DOUBLE, 0, MPI_COMM_WORLD);
+    MPI_Gather(local.data(), 4, MPI_DOUBLE, all.data(), 4, MPI_DOUBLE, 0, w.comm);
     if (w.rank != 0) continue;
 
     double d = 0, u = 0, sent = 0, bad = 0;
@@ -241,7 +248,10 @@ nlohmann::json measure(const world& w, const options& o, const std::vector<MPI_C
     for (std::size_t a = 0; a < algorithms.size(); ++a)
       if (median(mpi[a]) < median(mpi[best])) best = a;
     const double time = median(ours), mpi_default = median(mpi[0]), mpi_best = median(mpi[best]);
-    const double floor = std::max((N - 1) / N * (d + u) * S / limit.link, S / limit.scan);
+    // A worker sends d S and receives u S; each of K servers the N-th of that from and to every worker.
+    const double through_servers = std::max(d, u) * std::max(1.0, N / std::max(o.servers, 1));
+    const double floor = w.cluster != nullptr ? through_servers * S / limit.link + S / limit.scan
+                                              : std::max((N - 1) / N * (d + u) * S / limit.link, S / limit.scan);
     nlohmann::json row{{"ranks", w.size},
                        {"bytes", n * sizeof(T)},
                        {"count", n},
@@ -250,6 +260,7 @@ nlohmann::json measure(const world& w, const options& o, const std::vector<MPI_C
                        {"union_density", u},
                        {"pattern", o.pattern},
                        {"topology", std::string(report.topology)},
+                       {"servers", o.servers},
                        {"omni_us", time * 1e6},
                        {"omni_min_us", *std::min_element(ours.begin(), ours.end()) * 1e6},
                        {"mpi_default_us", mpi_default * 1e6},
@@ -292,7 +303,10 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--type", o.type)->check(CLI::IsMember({"float", "double", "int32", "int64"}))->capture_default_str();
   app.add_option("--topology", o.topology)
-      ->check(CLI::IsMember({"automatic", "colocated", "replicated", "ring"}))
+      ->check(CLI::IsMember({"automatic", "colocated", "replicated", "ring", "dedicated"}))
+      ->capture_default_str();
+  app.add_option("--servers", o.servers, "ranks that serve the others, the last ones (dedicated)")
+      ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   app.add_option("--pattern", o.pattern,
                  "independent: each rank its own blocks; identical: all the same; hot: all in the first 1/N")
@@ -309,19 +323,29 @@ int main(int argc, char** argv) {
   app.add_option("--json", o.json, "file to write the rows to");
   app.add_flag("--out-of-place", o.out_of_place, "reduce from one buffer into another, instead of in place");
 
-  const world w;
   int code = 0;
   std::vector<std::size_t> sizes;
+  std::optional<omni::mpi_cluster> cluster;
   try {
     app.parse(argc, argv);
     for (const auto& s : o.sizes) sizes.push_back(parse_size(s));
+    if ((o.topology == "dedicated") != (o.servers != 0))
+      throw CLI::ValidationError("--servers", "dedicated wants servers, and nothing else does");
+    if (o.servers != 0) cluster.emplace(MPI_COMM_WORLD, omni::dedicated{.servers = o.servers});
   } catch (const CLI::ParseError& e) {
-    code = w.rank == 0 ? app.exit(e) : e.get_exit_code();
+    code = world(MPI_COMM_WORLD, nullptr).rank == 0 ? app.exit(e) : e.get_exit_code();
     MPI_Finalize();
     return code;
   }
+  if (cluster && cluster->is_server()) {
+    cluster->serve_only(omni::reduction<float, omni::sum>{}, omni::reduction<double, omni::sum>{},
+                        omni::reduction<std::int32_t, omni::sum>{}, omni::reduction<std::int64_t, omni::sum>{});
+    MPI_Finalize();
+    return 0;
+  }
+  const world w(cluster ? cluster->workers() : MPI_COMM_WORLD, cluster ? &*cluster : nullptr);
 
-  const auto comms = communicators();
+  const auto comms = communicators(w.comm);
   const auto limit = measure_limits(w, o);
   if (w.rank == 0) {
     std::printf("# omni %d.%d.%d, %d ranks, %s, median of at least %d, slowest rank; scan %.1f GB/s, link %.2f GB/s a rank\n",
@@ -343,11 +367,8 @@ int main(int argc, char** argv) {
   }
   if (w.rank == 0 && !o.json.empty()) {
     std::ofstream file(o.json);
-    file << nlohmann::json{{"omni", OMNI_VERSION},
-                           {"ranks", w.size},
-                           {"scan_Bps", limit.scan},
-                           {"link_Bps", limit.link},
-                           {"rows", rows}}
+    file << nlohmann::json{{"omni", OMNI_VERSION},   {"ranks", w.size},        {"servers", o.servers},
+                           {"scan_Bps", limit.scan}, {"link_Bps", limit.link}, {"rows", rows}}
                 .dump(1)
          << '\n';
     if (!file) {
@@ -356,7 +377,7 @@ int main(int argc, char** argv) {
     }
   }
   if (wrong > 0) code = 1;
-  MPI_Bcast(&code, 1, MPI_INT, 0, MPI_COMM_WORLD);
+  MPI_Bcast(&code, 1, MPI_INT, 0, w.comm);
   for (auto c : comms) MPI_Comm_free(&c);
   MPI_Finalize();
   return code;

@@ -10,7 +10,7 @@ usage() {
   cat <<'EOF'
 usage: bash bench/cluster/run.sh [--hosts N] [--rate RATE] [--program FILE] [options of omni-bench-allreduce]
 
-  --hosts N       hosts, one rank on each (default 4)
+  --hosts N       hosts, one rank on each, servers included (default 4)
   --rate RATE     of each link both ways, as tc says it: 1gbit, 200mbit, 10gbit (default 1gbit)
   --program FILE  what to run (default: the benchmark, built by bench/run.sh --help if need be)
 

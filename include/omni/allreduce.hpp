@@ -18,6 +18,7 @@
 #include "collective.hpp"
 #include "request.hpp"
 #include "topology/colocated.hpp"
+#include "topology/dedicated.hpp"
 #include "topology/replicated.hpp"
 #include "topology/ring.hpp"
 #include "version.hpp"
@@ -76,6 +77,15 @@ void expect_usable(const Call& call) {
                 " elements is more than a packet holds (1 GiB)");
 }
 
+/// What a call on a cluster must be beside that.
+template <class Cluster, class Call>
+void expect_served(const Cluster& cluster, const Call& call) {
+  if (cluster.is_server())
+    throw usage("omni: rank " + std::to_string(cluster.rank()) + " of the cluster is a server; only workers call");
+  if constexpr (!requires { call.partition.uniform(); })
+    throw usage("omni: servers fold blocks of equal size only (fixed_blocks, or a partitioner with uniform())");
+}
+
 /// What MPI did for a call.
 template <class Transport, class Call>
 report run_natively(Transport& transport, const Call& call, const stopwatch& watch) {
@@ -129,6 +139,35 @@ request start(Transport&& transport, Call call, const Topology& topology) {
   auto op = std::make_unique<collective<Transport, Call, Topology>>(std::forward<Transport>(transport), call, topology);
   op->progress();
   return request(std::move(op));
+}
+
+/// Runs a call by f(transport, call, topology). On a cluster, servers fold unless another topology is asked for, and those are for
+/// the workers alone.
+template <class Transport, class Call, class Topology, class F>
+auto on_transport(Transport&& transport, Call call, const Topology& topology, const F& f) {
+  constexpr bool dedicates = std::is_same_v<Topology, dedicated>;
+  if constexpr (requires { transport.servers(); }) {
+    if (transport.servers() == 0) {
+      if constexpr (!dedicates) return f(transport.among_workers(), call, topology);
+      call.topology = automatic::name;
+      return f(transport.among_workers(), call, automatic{});
+    }
+    if constexpr (!dedicates && !std::is_same_v<Topology, automatic>) {
+      return f(transport.among_workers(), call, topology);
+    } else {
+      expect_served(transport, call);
+      call.topology = dedicated::name;
+      call.options = 0;
+      if constexpr (dedicates) return f(std::forward<Transport>(transport), call, topology);
+      else return f(std::forward<Transport>(transport), call, dedicated{});
+    }
+  } else if constexpr (dedicates) {
+    static_cast<void>(f);
+    throw usage("omni: a plain communicator has no dedicated servers; make an omni::cluster of it");
+    return f(std::forward<Transport>(transport), call, automatic{});
+  } else {
+    return f(std::forward<Transport>(transport), call, topology);
+  }
 }
 
 /// Makes the call out of spans and the other arguments, and gives it to f.
@@ -210,8 +249,12 @@ requires spannable<Out> Result parse(const F& f, Data& data, Out& out, const Mor
 template <class... Policies, class Comm, class Data, class... More>
 report allreduce(Comm&& comm, Data&& data, More&&... more) {
   return detail::parse<report, Policies...>(
-      [&](const auto& call, const auto& topology) { return detail::run(detail::transport_of(comm), call, topology); }, data,
-      more...);
+      [&](const auto& call, const auto& topology) {
+        return detail::on_transport(detail::transport_of(comm), call, topology, [](auto&& transport, const auto& c, const auto& t) {
+          return detail::run(std::forward<decltype(transport)>(transport), c, t);
+        });
+      },
+      data, more...);
 }
 
 /// The same, without waiting: the buffers belong to the operation until the request is done. Any number may be in flight, on any
@@ -225,8 +268,12 @@ template <class... Policies, class Comm, class Data, class... More>
   constexpr bool lives = std::is_lvalue_reference_v<Comm&&> || !message_transport<std::remove_cvref_t<Comm>>;
   static_assert(lives, "omni: the request would outlive the transport, which is a temporary; give it a name");
   return detail::parse<request, Policies...>(
-      [&](const auto& call, const auto& topology) { return detail::start(detail::transport_of(comm), call, topology); }, data,
-      more...);
+      [&](const auto& call, const auto& topology) {
+        return detail::on_transport(detail::transport_of(comm), call, topology, [](auto&& transport, const auto& c, const auto& t) {
+          return detail::start(std::forward<decltype(transport)>(transport), c, t);
+        });
+      },
+      data, more...);
 }
 
 }  // namespace omni

@@ -287,6 +287,8 @@ class collective final : public operation_base {
       std::rethrow_exception(error);
     } catch (const mismatch&) {  // found before anything was folded, and tidied up
       return std::nullopt;
+    } catch (const usage&) {  // as a server found
+      return std::nullopt;
     } catch (const std::exception& e) {
       return e.what();
     } catch (...) {

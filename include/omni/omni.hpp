@@ -5,6 +5,7 @@
 // Everything that needs no more than a compiler and mpi.h.
 
 #include "allreduce.hpp"
+#include "cluster.hpp"
 #include "concepts.hpp"
 #include "detect/scalar.hpp"
 #include "detect/simd.hpp"
@@ -16,6 +17,7 @@
 #include "report.hpp"
 #include "topology/automatic.hpp"
 #include "topology/colocated.hpp"
+#include "topology/dedicated.hpp"
 #include "topology/replicated.hpp"
 #include "topology/ring.hpp"
 #include "transport/threads.hpp"

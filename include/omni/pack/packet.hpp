@@ -24,6 +24,15 @@ enum packet_flags : std::uint32_t {
   packet_first = 1,  ///< carries a signature
   packet_last = 2,   ///< ends its stream
   packet_abort = 4,  ///< ends it because the sender found a mismatch
+  packet_leave = 8,  ///< to a server, with first and last: the sender will not call again
+};
+
+/// Why a server does not reduce, in the first packet of its results: `reserved` holds this and a rank, the signature is that
+/// rank's.
+enum class refusal : std::uint64_t {
+  differs = 1,  ///< the rank called with other arguments than the receiver
+  unknown = 2,  ///< the server cannot fold this operation on this type
+  left = 3,     ///< the rank has left
 };
 
 struct packet_header {

@@ -2,9 +2,11 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -67,6 +69,8 @@ class in_stream {
       messages.receive(peer_, stream_, slots_[at].buffer, token_ | at);
     }
   }
+  /// The first packet has arrived by other means: nothing is posted for it.
+  void expect_first() { posted_ = 1; }
   /// Notes that the packet in slot `at` has arrived. Packets complete in any order and are looked at in the stream's: calls
   /// on_first() when that reaches the first; if it returns false, the peer was called with other arguments, and the contents of
   /// its packets mean nothing here.
@@ -165,5 +169,17 @@ class in_stream {
   bool aborted_ = false;
   std::vector<slot> slots_;
 };
+
+/// The lowest row that a stream, or whoever has `row`, has a block for.
+inline std::uint64_t lowest_row(std::span<const in_stream> streams, std::uint64_t row) {
+  for (const auto& s : streams) row = std::min(row, s.next_row());
+  return row;
+}
+/// Of n rows from that one on, those that the same streams have blocks for.
+inline std::size_t rows_alike(std::span<const in_stream> streams, std::uint64_t row, std::size_t n) {
+  for (const auto& s : streams)
+    n = s.next_row() == row ? s.run(n) : static_cast<std::size_t>(std::min<std::uint64_t>(n, s.next_row() - row));
+  return n;
+}
 
 }  // namespace omni::detail

@@ -6,8 +6,10 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <thread>
 #include <utility>
@@ -28,6 +30,7 @@ namespace omni::detail {
 enum class ownership {
   shared,      ///< every rank a share: results are streamed back
   replicated,  ///< every rank all of them: contributions go to everybody, and no results
+  servers,     ///< ranks beside those that call: contributions go to them, results come from them
   nobody,      ///< there are no blocks: one packet to everybody, to find out whether the ranks agree
 };
 
@@ -64,6 +67,7 @@ class stream_engine {
   using mailbox_type = decltype(std::declval<Transport&>().open());
   static constexpr bool equal_blocks = requires(const Call& c) { c.partition.uniform(); };  // but for the last
   static constexpr bool shareable = requires(mailbox_type & m) { m.enter(); };
+  static constexpr bool serves = requires(const Transport& t) { t.servers(); };
 
  public:
   stream_engine(ownership who, std::string_view name, const stream_options& options, const Call& call, Transport& transport,
@@ -71,12 +75,15 @@ class stream_engine {
       : call_(call),
         rank_(transport.rank()),
         ranks_(transport.size()),
-        replicated_(who != ownership::shared),
+        servers_(who == ownership::servers ? servers_of(transport) : 0),
+        replicated_(who != ownership::shared && who != ownership::servers),
         identity_(null_element<Op, T>(call.op)),
         blocks_(who != ownership::nobody ? call.blocks() : 0),
-        map_(blocks_, replicated_ ? 1 : static_cast<std::size_t>(ranks_), stripe(call)),
+        map_(blocks_, replicated_ ? 1 : static_cast<std::size_t>(served() ? servers_ : ranks_),
+             stripe_blocks(sizeof(T), call.partition.largest(call.in.size()))),
         rows_(map_.rows()),
-        limits_(options.limits(ranks_, transport.preferred_packet_bytes(), call.partition.largest(call.in.size()) * sizeof(T))),
+        limits_(options.limits(ranks_ + servers_, transport.preferred_packet_bytes(),
+                               call.partition.largest(call.in.size()) * sizeof(T))),
         shares_(who != ownership::nobody && share(options)),
         mine_(who != ownership::nobody ? call.sign(name, limits_.packet_bytes, limits_.window)
                                        : call.sign(name, options.packet_bytes, options.window)),
@@ -106,7 +113,7 @@ class stream_engine {
       return started_;
     }
     bool moved = false;
-    if (!differs_) {
+    if (!stopping()) {
       watch_.lap();
       moved = scan();
       report_.detect_seconds += watch_.lap();
@@ -116,7 +123,7 @@ class stream_engine {
     flush();
     if (take(messages_.poll())) moved = true;
     report_.exchange_seconds += watch_.lap();
-    if (differs_ && done()) throw mismatch(*differs_);
+    if (stopping() && done()) stop();
     return moved;
   }
   /// Blocks until a message has come or gone.
@@ -125,7 +132,7 @@ class stream_engine {
     watch_.lap();
     take(messages_.wait());
     report_.exchange_seconds += watch_.lap();
-    if (differs_ && done()) throw mismatch(*differs_);
+    if (stopping() && done()) stop();
   }
   [[nodiscard]] bool done() const {
     if (!started_) return false;
@@ -134,8 +141,12 @@ class stream_engine {
     const auto& s = *s_;
     if (!std::all_of(s.contributions.begin(), s.contributions.end(), sent)) return false;
     if (!std::all_of(s.arriving.begin(), s.arriving.end(), finished)) return false;
-    if (differs_ || replicated_) return differs_ || folded_ == rows_;
-    return sent(s.results) && std::all_of(s.returning.begin(), s.returning.end(), finished);
+    if (!served()) {
+      if (stopping()) return true;
+      if (replicated_) return folded_ == rows_;
+      if (!sent(s.results)) return false;
+    }
+    return std::all_of(s.returning.begin(), s.returning.end(), finished);
   }
   /// After an error here that the others cannot know of, tells them that nothing more will come, so that they do not wait. What has
   /// to be sent before may take its time, but not for ever: the others may be giving up too.
@@ -146,9 +157,9 @@ class stream_engine {
       const stopwatch since;
       // Results go to everybody; where there are none, contributions do.
       const auto told = [&] {
-        bool all = replicated_ || s.results.close(messages_, packet_abort);
+        bool all = !returns_results() || s.results.close(messages_, packet_abort);
         for (auto& o : s.contributions)
-          if (!o.close(messages_, packet_abort) && replicated_) all = false;
+          if (!o.close(messages_, packet_abort) && !returns_results()) all = false;
         return all;
       };
       while (!told() && since.elapsed() < 1)
@@ -162,7 +173,7 @@ class stream_engine {
     r.blocks_total = blocks_;
     if (!started_) return;
     for (const auto& o : s_->contributions) r.bytes_sent += o.bytes_sent();
-    if (!replicated_) r.bytes_sent += s_->results.bytes_sent();
+    if (returns_results()) r.bytes_sent += s_->results.bytes_sent();
     for (const auto& i : s_->arriving) r.bytes_received += i.bytes_received();
     for (const auto& i : s_->returning) r.bytes_received += i.bytes_received();
     r.extra_bytes = s_->bytes();
@@ -179,6 +190,20 @@ class stream_engine {
 
   static std::uint64_t token(std::uint64_t stream, bool receive, std::size_t index) {
     return stream << 63U | std::uint64_t{receive} << 62U | std::uint64_t{index} << 32U;
+  }
+
+  static int servers_of(const Transport& transport) {
+    if constexpr (serves) return transport.servers();
+    else return 0;
+  }
+  /// Whether the owners are servers, and this rank none of them.
+  [[nodiscard]] bool served() const { return servers_ != 0; }
+  [[nodiscard]] bool returns_results() const { return !replicated_ && !served(); }
+  /// Whether the call has failed, and only has to be brought to its end.
+  [[nodiscard]] bool stopping() const { return differs_.has_value() || refused_ != nullptr; }
+  [[noreturn]] void stop() const {
+    if (differs_) throw mismatch(*differs_);
+    std::rethrow_exception(refused_);
   }
 
   // Packets go through shared memory where there is some and they fit in.
@@ -212,38 +237,38 @@ class stream_engine {
     const auto take = [this](std::size_t bytes) { return room(bytes); };
     auto* const buffers = shares_ ? nullptr : &s.buffers;
     s.peers.clear();
-    for (int d = 1; d < ranks_; ++d) s.peers.push_back((rank_ + d) % ranks_);
+    for (int d = 0; d < servers_; ++d) s.peers.push_back(ranks_ + (rank_ + d) % servers_);
+    for (int d = 1; d < ranks_ && !served(); ++d) s.peers.push_back((rank_ + d) % ranks_);
     const auto peers = s.peers.size();
     s.own.assign(static_cast<std::size_t>(rows_ / 64 + 1), 0);
     s.sources.clear();
     s.contributions.resize(replicated_ ? 1 : peers);
-    s.arriving.resize(peers);
+    s.arriving.resize(served() ? 0 : peers);
     s.returning.resize(replicated_ ? 0 : peers);
     const auto call = messages_.call();
     const auto all = std::span<const int>(s.peers);
     if constexpr (requires { messages_.reserve(peers); })
       messages_.reserve((replicated_ ? 1 : 2) * peers * (2 * static_cast<std::size_t>(limits_.window) + 1));
-    for (std::size_t i = 0; i < s.contributions.size(); ++i)
+    for (std::size_t i = 0; i < s.contributions.size(); ++i) {
       s.contributions[i].open(contribution, token(contribution, false, i), replicated_ ? all : all.subspan(i, 1), limits_, rows_,
                               call, mine_, take);
-    for (std::size_t i = 0; i < peers; ++i) {
+      if (served()) s.contributions[i].meet_all();  // a server learns from the first packet how large the others are
+    }
+    for (std::size_t i = 0; i < s.arriving.size(); ++i) {
       s.arriving[i].open(contribution, token(contribution, true, i), s.peers[i], limits_, rows_, call, buffers);
       s.arriving[i].post(messages_);
     }
     if (replicated_) return;
-    s.results.open(result, token(result, false, 0), all, limits_, rows_, call, mine_, take);
-    s.results.meet_all();  // who has something to fold has met everybody
+    if (returns_results()) {
+      s.results.open(result, token(result, false, 0), all, limits_, rows_, call, mine_, take);
+      s.results.meet_all();  // who has something to fold has met everybody
+    }
     for (std::size_t i = 0; i < peers; ++i) {
       s.returning[i].open(result, token(result, true, i), s.peers[i], limits_, rows_, call, buffers);
       s.returning[i].post(messages_);
     }
   }
 
-  // Long enough that copies are long, short enough that a packet has several.
-  static std::size_t stripe(const Call& call) {
-    constexpr std::size_t bytes = std::size_t{16} << 10U;
-    return bytes / sizeof(T) / std::max<std::size_t>(call.partition.largest(call.in.size()), 1);
-  }
   [[nodiscard]] block_range range(std::size_t block) const { return call_.partition.block(block, call_.in.size()); }
   /// Rows of an owner of which the blocks have been scanned and packed. To the row: an owner that folded only whole rounds would
   /// wait for a rank that waits for it in the middle of one.
@@ -333,7 +358,7 @@ class stream_engine {
     const auto bytes = b.size * sizeof(T);
     const auto [owner, row] = place_of(block);
     auto n = map_.together(row, consecutive(block, b.size));
-    const bool mine = !replicated_ && owner == static_cast<std::size_t>(rank_);
+    const bool mine = returns_results() && owner == static_cast<std::size_t>(rank_);
     if (!mine) {
       auto* const at = s_->contributions[replicated_ ? 0 : peer_index(owner)].add(messages_, row, bytes, n);
       if (at == nullptr) return 0;
@@ -354,10 +379,12 @@ class stream_engine {
     }
   }
   static std::uint64_t bit(std::uint64_t row) { return std::uint64_t{1} << (row % 64); }
-  [[nodiscard]] std::size_t peer_index(std::size_t rank) const {
-    const auto n = static_cast<std::size_t>(ranks_);
-    return (rank + n - static_cast<std::size_t>(rank_)) % n - 1;
+  [[nodiscard]] std::size_t peer_index(std::size_t owner) const {
+    const auto n = static_cast<std::size_t>(served() ? servers_ : ranks_);
+    const auto distance = (owner + n - static_cast<std::size_t>(rank_) % n) % n;
+    return served() ? distance : distance - 1;
   }
+  [[nodiscard]] std::size_t owner_of(int peer) const { return static_cast<std::size_t>(served() ? peer - ranks_ : peer); }
 
   // The row of this rank's next own block that is not null, below `end`.
   std::uint64_t next_own(std::uint64_t end) {
@@ -380,20 +407,19 @@ class stream_engine {
 
   // Folds every row that all streams cover.
   bool fold() {
+    if (served()) return false;
     auto& s = *s_;
     auto end = scanned_rows(static_cast<std::size_t>(rank_));
     for (const auto& i : s.arriving) end = std::min(end, i.covers());
     if (folded_ == end) return false;
     bool moved = false;
     for (;;) {
-      auto row = next_own(end);
-      for (const auto& i : s.arriving) row = std::min(row, i.next_row());
+      const auto row = lowest_row(s.arriving, next_own(end));
       if (row >= end) break;
       // The rows from here on that the same ranks have something for.
       auto n = static_cast<std::size_t>(end - row);
       n = own_from_ == row ? own_run(row, n) : static_cast<std::size_t>(std::min<std::uint64_t>(n, own_from_ - row));
-      for (const auto& i : s.arriving)
-        n = i.next_row() == row ? i.run(n) : static_cast<std::size_t>(std::min<std::uint64_t>(n, i.next_row() - row));
+      n = rows_alike(s.arriving, row, n);
       if (!map_.exists(block_of(row + n - 1))) refuse_row(row + n - 1);
       const auto done = fold_rows(row, n);
       if (done != 0) moved = true;
@@ -469,7 +495,7 @@ class stream_engine {
   // Sends what should not wait for a full packet.
   void flush() {
     auto& s = *s_;
-    if (differs_) {
+    if (stopping()) {
       for (auto& o : s.contributions) o.close(messages_, packet_abort);
       return;
     }
@@ -479,11 +505,11 @@ class stream_engine {
       for (std::size_t i = 0; i < s.contributions.size(); ++i) {
         auto& o = s.contributions[i];
         if (!o.idle() || !(o.worthwhile() || stalled_)) continue;
-        const auto rows = scanned_rows(static_cast<std::size_t>(s.peers[i]));
+        const auto rows = scanned_rows(owner_of(s.peers[i]));
         if (o.worthwhile() || o.covered() < rows) o.flush(messages_, rows);
       }
     }
-    if (replicated_) return;
+    if (!returns_results()) return;
     if (folded_ == rows_ && met_ == s.peers.size()) s.results.close(messages_);
     else if (s.results.idle() && s.results.worthwhile()) s.results.flush(messages_, folded_);
   }
@@ -541,12 +567,13 @@ class stream_engine {
   void deliver(in_stream& stream, std::size_t slot, const completion& c) {
     report_.exchange_seconds += watch_.lap();
     stream.arrived(slot, c, [&] {
+      if (served() && refuses(stream)) return false;
       if (stream.first().sender() != mine_) throw protocol(stream.peer(), "results of another call");
       return true;
     });
-    if (stream.aborted()) throw protocol(stream.peer(), "the rank gave up");
+    if (stream.aborted() && !stopping()) throw protocol(stream.peer(), "the rank gave up");
     while (stream.next_row() != in_stream::no_row) {
-      const auto owner = static_cast<std::size_t>(stream.peer());
+      const auto owner = owner_of(stream.peer());
       const auto row = stream.next_row();
       const auto n = map_.together(row, stream.run(map_.stripe()));
       if (!map_.exists(map_.block(row + n - 1, owner))) throw protocol(stream.peer(), "a row past the end");
@@ -560,8 +587,32 @@ class stream_engine {
     report_.deliver_seconds += watch_.lap();
   }
 
+  // Whether a server tells that it will not reduce, and why.
+  bool refuses(const in_stream& stream) {
+    const auto& h = stream.first().header();
+    if ((h.flags & packet_abort) == 0) return false;
+    const auto rank = static_cast<int>(h.reserved[1]);
+    switch (static_cast<refusal>(h.reserved[0])) {
+      case refusal::differs: {
+        const auto theirs = stream.first().sender();
+        if (theirs == mine_ || rank < 0 || rank >= ranks_) return false;
+        if (!differs_) differs_.emplace(difference(rank_, mine_, rank, theirs));
+        return true;
+      }
+      case refusal::unknown:
+        refused_ = std::make_exception_ptr(usage("omni: the servers do not know operation " + mine_.operation.str() + " on type " +
+                                                 mine_.type.str() + "; give them to serve()"));
+        return true;
+      case refusal::left:
+        refused_ = std::make_exception_ptr(error("omni: rank " + std::to_string(rank) + " has left the cluster"));
+        return true;
+    }
+    return false;
+  }
+
   Call call_;
   int rank_, ranks_;
+  int servers_;  ///< the owners, where ranks that do not call are
   bool replicated_;
   decltype(null_element<Op, T>(std::declval<const Op&>())) identity_;
   std::size_t blocks_;
@@ -583,6 +634,7 @@ class stream_engine {
   std::uint64_t own_from_ = 0;                       // no own block below here is left to fold
   std::size_t met_ = 0;                              // peers that called alike
   std::optional<mismatch> differs_;
+  std::exception_ptr refused_;  // by a server, for another reason
   report report_;
   stopwatch watch_;
 };

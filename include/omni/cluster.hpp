@@ -1,0 +1,237 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <functional>
+#include <span>
+#include <string>
+#include <thread>
+#include <type_traits>
+#include <utility>
+
+#include "allreduce.hpp"
+#include "error.hpp"
+#include "reduction.hpp"
+#include "topology/dedicated.hpp"
+#include "topology/server.hpp"
+
+#if OMNI_DETAIL_MPI
+#include "transport/cluster_members.hpp"
+#endif
+
+namespace omni {
+
+/// Says, where a cluster is made, that this rank is a server: what `omni-server` does.
+struct serving {};
+
+namespace detail {
+
+/// A server with nothing to do should not cost a core: yields for half a millisecond, then sleeps for a fifth of one at a time.
+class idleness {
+ public:
+  void end() { idle_ = false; }
+  void pause() {
+    if (!std::exchange(idle_, true)) since_.lap();
+    if (since_.elapsed() < 500e-6) std::this_thread::yield();
+    else std::this_thread::sleep_for(std::chrono::microseconds(200));
+  }
+
+ private:
+  stopwatch since_;
+  bool idle_ = false;
+};
+
+/// The ranks of a transport of which all others are known: the last ones serve.
+template <class Transport>
+class plain_members {
+ public:
+  plain_members(Transport& transport, const dedicated& d) : transport_(&transport), servers_(d.servers) {
+    if (servers_ < 0 || servers_ >= transport.size())
+      throw usage("omni: " + std::to_string(servers_) + " servers of " + std::to_string(transport.size()) +
+                  " ranks leave no worker");
+  }
+  [[nodiscard]] Transport& transport() { return *transport_; }
+  [[nodiscard]] const Transport& transport() const { return *transport_; }
+  [[nodiscard]] int servers() const { return servers_; }
+  [[nodiscard]] static bool alive() { return true; }
+  [[nodiscard]] Transport& among_workers() {
+    if (servers_ != 0) throw usage("omni: on this transport a cluster's workers have no communicator of their own");
+    return *transport_;
+  }
+
+ private:
+  Transport* transport_;
+  int servers_;
+};
+
+}  // namespace detail
+
+/// Ranks of which some, the servers, do nothing but fold for the others, the workers (the dedicated topology).
+///
+///     omni::cluster cluster{MPI_COMM_WORLD, omni::dedicated{.servers = 2}};  // the last two ranks serve
+///     if (cluster.is_server()) return cluster.serve();                       // until the last worker leaves
+///     omni::allreduce(cluster, std::span(grad));                             // workers only; cluster.workers() is theirs
+///
+/// Making one is collective over the communicator; so is its end, for workers leave with it, and that ends serve(). A worker calls
+/// omni::allreduce, iallreduce and plan with the cluster in the place of a communicator. Its default topology is `dedicated`;
+/// others run among the workers alone.
+///
+/// With `servers = 0` the servers are the ranks that say so with omni::serving, as the program `omni-server` does; if there are
+/// none, the workers fold for themselves. All workers give the same number: `mismatch` if not; `usage` if no worker would be left.
+template <class Members>
+class cluster {
+  using transport_type = std::remove_reference_t<decltype(std::declval<Members&>().transport())>;
+
+ public:
+  static constexpr bool may_lose = false;
+
+  template <class Comm, class Role>
+  cluster(Comm&& comm, const Role& role) : members_(std::forward<Comm>(comm), role) {
+    if constexpr (requires { members_.before_end(std::function<void()>()); }) members_.before_end([this] { end(); });
+  }
+  cluster(const cluster&) = delete;
+  cluster(cluster&&) = delete;
+  cluster& operator=(const cluster&) = delete;
+  cluster& operator=(cluster&&) = delete;
+  ~cluster() { end(); }
+
+  [[nodiscard]] bool is_server() const { return members_.transport().rank() >= size(); }
+  [[nodiscard]] int servers() const { return members_.servers(); }
+  /// Among the workers, and how many they are.
+  [[nodiscard]] int rank() const { return members_.transport().rank(); }
+  [[nodiscard]] int size() const { return members_.transport().size() - servers(); }
+  /// The workers' communicator, for everything else that the application does; MPI_COMM_NULL on servers. Freed with the cluster.
+  [[nodiscard]] auto workers() const requires requires(const Members& m) { m.workers(); }
+  { return members_.workers(); }
+
+  /// Folds what workers call for, with any built-in type and operation, until the last one leaves. Takes long to compile, for
+  /// servers have to know all that workers may ask for: serve_only() knows less, and a program of its own (`omni-server`) spares
+  /// the application all of it.
+  /// @param registered omni::reduction<T, Op>{op}: what workers may call for beside that. @return 0.
+  template <class... R>
+  int serve(const R&... registered) {
+    detail::reductions known;
+    known.add_builtin();
+    (known.add(registered), ...);
+    return run(known);
+  }
+  /// Folds only what is given: omni::reduction<T>{} (all operations of the library on T), omni::reduction<T, Op>{op}.
+  template <class... R>
+  int serve_only(const R&... registered) {
+    detail::reductions known;
+    (known.add(registered), ...);
+    return run(known);
+  }
+
+  /// Bytes of packet buffers that a server has needed at most: workers x window x packet, whatever the size of the tensors.
+  [[nodiscard]] std::size_t buffer_bytes() const { return state_.buffers.bytes(); }
+
+  // What a call needs of a transport.
+
+  [[nodiscard]] std::size_t preferred_packet_bytes() const { return members_.transport().preferred_packet_bytes(); }
+  [[nodiscard]] auto open() {
+    if (!broken_.empty()) throw error("omni: this cluster is unusable since an earlier error: " + broken_);
+    return members_.transport().open();
+  }
+  void mark_broken(const std::string& why) { broken_ = why; }
+  [[nodiscard]] auto& context() const requires requires(const transport_type& t) { t.context(); }
+  { return members_.transport().context(); }
+  [[nodiscard]] auto keep_alive() const requires requires(const transport_type& t) { t.keep_alive(); }
+  { return members_.transport().keep_alive(); }
+  [[nodiscard]] std::uint32_t queue() requires requires(transport_type& t) { t.queue(); }
+  { return members_.transport().queue(); }
+  [[nodiscard]] bool may_start(std::uint32_t ticket) requires requires(transport_type& t) { t.queue(); }
+  { return members_.transport().may_start(ticket); }
+  void has_started() requires requires(transport_type& t) { t.queue(); }
+  { members_.transport().has_started(); }
+  [[nodiscard]] bool nothing_queued() requires requires(transport_type& t) { t.queue(); }
+  { return members_.transport().nothing_queued(); }
+  /// For topologies without servers.
+  [[nodiscard]] decltype(auto) among_workers() { return members_.among_workers(); }
+
+ private:
+  void wait_until_open() {
+    if constexpr (requires(transport_type & t) { t.nothing_queued(); }) {
+      while (!members_.transport().nothing_queued())
+        if (!detail::operation_base::progress_all()) std::this_thread::yield();
+    }
+  }
+  int run(const detail::reductions& known) {
+    if (!is_server()) throw usage("omni: rank " + std::to_string(rank()) + " is a worker; only servers serve");
+    wait_until_open();
+    using mailbox_type = decltype(members_.transport().open());
+    for (bool deserted = false; !deserted;) {
+      detail::server_call<mailbox_type> call(members_.transport().open(), size(), servers(), rank() - size(),
+                                             preferred_packet_bytes(), known, state_);
+      detail::idleness idle;
+      try {
+        while (!call.done()) {
+          if (call.progress()) idle.end();
+          else idle.pause();
+        }
+      } catch (const std::exception& e) {
+        give_up(call);
+        mark_broken(e.what());
+        throw;
+      }
+      deserted = call.deserted();
+    }
+    return 0;
+  }
+  // The workers must hear of it, or they would wait; but not for ever: they may be giving up, too.
+  template <class Call>
+  static void give_up(Call& call) noexcept {
+    try {
+      call.give_up();
+      const detail::stopwatch since;
+      while (!call.done() && since.elapsed() < 1) call.progress();
+    } catch (...) {  // NOLINT(bugprone-empty-catch): then they hear nothing
+    }
+  }
+  void end() noexcept {
+    try {
+      leave();
+    } catch (...) {  // NOLINT(bugprone-empty-catch): whoever is still there cannot be told
+    }
+    if constexpr (requires { members_.transport().mark_broken(broken_); }) {
+      if (!broken_.empty() && members_.alive()) members_.transport().mark_broken(broken_);
+    }
+  }
+  // Tells the servers that this worker will not call again.
+  void leave() {
+    if (!members_.alive() || is_server() || servers() == 0) return;
+    if (std::exchange(left_, true)) return;
+    wait_until_open();
+    auto messages = members_.transport().open();
+    const detail::packet_header bye{.call = messages.call(),
+                                    .flags = detail::packet_first | detail::packet_last | detail::packet_leave};
+    std::array<std::byte, sizeof(bye)> packet{};
+    std::memcpy(packet.data(), &bye, sizeof(bye));
+    for (int s = 0; s < servers(); ++s) messages.send(size() + s, 0, packet, static_cast<std::uint64_t>(s));
+    for (int sent = 0; sent < servers();) sent += static_cast<int>(messages.wait().size());
+  }
+
+  Members members_;
+  detail::server_state state_;  // of a server
+  bool left_ = false;
+  std::string broken_;  // why, after an error: nothing is sent any more but that this rank leaves
+};
+
+#if OMNI_DETAIL_MPI
+template <class Comm, class Role>
+requires std::is_convertible_v<const Comm&, MPI_Comm> cluster(const Comm&, const Role&)
+->cluster<detail::mpi_members>;
+
+/// What a cluster of an MPI communicator is, where its type has to be named.
+using mpi_cluster = cluster<detail::mpi_members>;
+#endif
+template <message_transport Transport>
+cluster(Transport&, const dedicated&) -> cluster<detail::plain_members<Transport>>;
+
+}  // namespace omni

@@ -1,0 +1,95 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <complex>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <type_traits>
+#include <vector>
+
+#include "call.hpp"
+#include "element.hpp"
+#include "fold.hpp"
+#include "operation.hpp"
+#include "pack/signature.hpp"
+
+namespace omni {
+
+/// An operation on a type, for servers: they fold what they do not know when they are compiled. `reduction<T>` is all operations of
+/// the library on T; with an operation it is that one.
+template <element T, class Op = void>
+struct reduction {
+  Op op{};
+};
+template <element T>
+struct reduction<T, void> {};
+
+namespace detail {
+
+/// Folds blocks of the types and operations that servers have been told of.
+class reductions {
+ public:
+  /// out[i] = sources[0][i] op sources[1][i] ..., as fold_block.
+  using fold_function = std::function<void(std::span<const void* const> sources, bool from_identity, void* out, std::size_t n)>;
+
+  template <class T, class Op>
+  void add(const Op& op) {
+    known_.push_back({short_name<48>(type_name<T>()), short_name<40>(operation_name<Op>()), operation_state<T>(op), sizeof(T),
+                      [op](std::span<const void* const> sources, bool from_identity, void* out, std::size_t n) {
+                        fold_block(op, sources, from_identity, static_cast<T*>(out), n);
+                      }});
+  }
+  template <class T, class Op>
+  void add(const reduction<T, Op>& r) {
+    if constexpr (std::is_void_v<Op>) add_all<T>();
+    else add<T>(normalized<Op, T>(r.op));
+  }
+  /// All operations of the library that T has.
+  template <class T>
+  void add_all() {
+    add_those<T, sum, prod, min, max, band, bor, bxor, land, lor, lxor>();
+  }
+  /// All operations of the library on all its types. A template, so that only who asks for it compiles it.
+  template <class = void>
+  void add_builtin() {
+    add_types<std::int8_t, std::uint8_t, std::int16_t, std::uint16_t, std::int32_t, std::uint32_t, std::int64_t, std::uint64_t,
+              bool, float, double, long double, half, bfloat16, std::complex<float>, std::complex<double>>();
+  }
+
+  /// How to fold what a call has been signed with; nullptr if nobody has told.
+  [[nodiscard]] const fold_function* find(const signature& s) const {
+    for (const auto& k : known_)
+      if (k.type == s.type && k.operation == s.operation && k.state == s.operation_state && k.element_size == s.element_size)
+        return &k.fold;
+    return nullptr;
+  }
+
+ private:
+  struct entry {
+    short_name<48> type;
+    short_name<40> operation;
+    std::uint64_t state;
+    std::uint64_t element_size;
+    fold_function fold;
+  };
+
+  template <class T, class... Ops>
+  void add_those() {
+    const auto one = [this]<class Op>(const Op& op) {
+      if constexpr (operation<Op, T>) add<T>(op);
+    };
+    (one(Ops{}), ...);
+  }
+  template <class... T>
+  void add_types() {
+    (add_all<T>(), ...);
+  }
+
+  std::vector<entry> known_;
+};
+
+}  // namespace detail
+}  // namespace omni

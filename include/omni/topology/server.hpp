@@ -1,0 +1,301 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "../error.hpp"
+#include "../pack/packet.hpp"
+#include "../pack/workspace.hpp"
+#include "../partition/stripes.hpp"
+#include "../reduction.hpp"
+#include "in_stream.hpp"
+#include "out_stream.hpp"
+#include "stream_options.hpp"
+
+namespace omni::detail {
+
+/// What a server keeps from call to call. Bounded by workers x window x packet, whatever the size of the tensors.
+struct server_state {
+  packet_buffers buffers;
+  std::vector<std::span<std::byte>> greetings;  // first packets, from which all else follows
+  std::vector<signature> calls;                 // what each worker called with
+  std::vector<in_stream> arriving;              // one for each worker
+  out_stream results;                           // to all of them
+  std::vector<std::array<std::byte, first_packet_overhead>> refusals;
+  std::vector<int> workers;
+  std::vector<bool> left;  // workers that will not call again
+  std::vector<const void*> sources;
+};
+
+/// One allreduce, as a server sees it: nothing is known of it before its first packets. Folds the blocks of this server's share in
+/// rank order as soon as the streams of all workers cover them, and streams the results to all.
+template <class Mailbox>
+class server_call {
+ public:
+  server_call(Mailbox mailbox, int workers, int servers, int index, std::size_t preferred_packet_bytes, const reductions& known,
+              server_state& state)
+      : s_(state),
+        known_(known),
+        servers_(static_cast<std::size_t>(servers)),
+        index_(static_cast<std::size_t>(index)),
+        rank_(workers + index),
+        // What workers send before a server has heard of their sizes.
+        first_bytes_(stream_options{}.limits(workers + servers, preferred_packet_bytes, 1).first_bytes),
+        messages_(std::move(mailbox)) {
+    const auto n = static_cast<std::size_t>(workers);
+    s_.buffers.rewind();
+    s_.greetings.resize(n);
+    s_.calls.assign(n, {});
+    s_.arriving.resize(n);
+    s_.refusals.resize(n);
+    s_.left.resize(n);
+    s_.workers.resize(n);
+    if constexpr (requires { messages_.reserve(n); }) messages_.reserve(n * 8);
+    for (std::size_t w = 0; w < n; ++w) {
+      s_.workers[w] = static_cast<int>(w);
+      s_.greetings[w] = s_.buffers.take(first_bytes_);
+      if (s_.left[w]) ++met_;
+      else messages_.receive(static_cast<int>(w), contribution, s_.greetings[w], token(contribution, true, w));
+    }
+  }
+  server_call(const server_call&) = delete;
+  server_call(server_call&&) = delete;
+  server_call& operator=(const server_call&) = delete;
+  server_call& operator=(server_call&&) = delete;
+  ~server_call() {
+    if (!done()) messages_.abandon();
+  }
+
+  /// Folds, sends and receives as far as nothing has to be waited for. True if anything moved.
+  bool progress() {
+    const bool folded = stage_ == stage::folding && fold();
+    if (stage_ == stage::folding) flush();
+    return take(messages_.poll()) || folded;
+  }
+  [[nodiscard]] bool done() const {
+    if (stage_ == stage::greeting) return false;
+    for (std::size_t w = 0; w < s_.arriving.size(); ++w)
+      if (!s_.left[w] && !s_.arriving[w].finished()) return false;
+    return refusing_ == 0 && (stage_ == stage::refusing || (s_.results.closed() && s_.results.idle()));
+  }
+  /// Whether no worker will call again.
+  [[nodiscard]] bool deserted() const { return std::find(s_.left.begin(), s_.left.end(), false) == s_.left.end(); }
+  /// After an error here: tells the workers that no more results will come.
+  void give_up() {
+    if (stage_ == stage::greeting) return refuse_all(refusal::left, rank_);
+    if (stage_ == stage::folding) {
+      gives_up_ = true;
+      flush();
+    }
+  }
+
+ private:
+  enum : std::uint64_t { contribution = 0, result = 1 };  // the streams on the wire
+  enum class stage { greeting, folding, refusing };
+
+  static std::uint64_t token(std::uint64_t stream, bool receive, std::size_t index) {
+    return stream << 63U | std::uint64_t{receive} << 62U | std::uint64_t{index} << 32U;
+  }
+  bool take(std::span<const completion> done) {
+    for (const auto& c : done) {
+      const auto index = static_cast<std::size_t>(c.token >> 32U & 0x3fffffffU);
+      const auto slot = static_cast<std::size_t>(c.token & 0xffffffffU);
+      if ((c.token >> 62U & 1U) == 0) {
+        if (index == 0) s_.results.sent(slot);
+        else --refusing_;
+      } else if (s_.calls[index].element_size == 0) {
+        greet(index, c);
+      } else {
+        s_.arriving[index].arrived(slot, c, [] { return true; });
+        s_.arriving[index].post(messages_);
+      }
+    }
+    if (stage_ == stage::greeting && met_ == s_.workers.size()) decide();
+    if (done.empty()) return false;
+    if (stage_ == stage::folding && !gives_up_)
+      gives_up_ = std::any_of(s_.arriving.begin(), s_.arriving.end(), [](const in_stream& i) { return i.aborted(); });
+    if (stage_ == stage::refusing || gives_up_) discard();
+    return true;
+  }
+  void discard() {
+    for (std::size_t w = 0; w < s_.arriving.size(); ++w) {
+      if (s_.left[w] || s_.calls[w].element_size == 0) continue;
+      s_.arriving[w].discard();
+      s_.arriving[w].post(messages_);
+    }
+  }
+
+  // A worker's first packet.
+  void greet(std::size_t w, const completion& c) {
+    const std::span<const std::byte> bytes{c.data != nullptr ? c.data : s_.greetings[w].data(), c.bytes};
+    const auto refuse = [&](std::string_view what) {
+      if (!what.empty()) throw protocol(static_cast<int>(w), what);
+    };
+    ++met_;
+    if (packet_header h; bytes.size() == sizeof(h)) {
+      std::memcpy(&h, bytes.data(), sizeof(h));
+      if (h.magic != packet_magic || h.call != messages_.call() || h.flags != (packet_first | packet_last | packet_leave))
+        refuse("shorter than its signature");
+      s_.left[w] = true;
+      return;
+    }
+    packet_reader first;
+    refuse(first.parse(bytes, messages_.call(), 0));
+    auto& call = s_.calls[w];
+    call = first.sender();
+    const auto problem = what_is_wrong(call);
+    if (!problem.empty()) call.element_size = 0;
+    refuse(problem);
+    const auto map = map_of(call);
+    s_.arriving[w].open(contribution, token(contribution, true, w), static_cast<int>(w), limits_of(call), map.rows(),
+                        messages_.call(), &s_.buffers);
+    s_.arriving[w].expect_first();
+    s_.arriving[w].arrived(0, {c.token, c.bytes, bytes.data()}, [] { return true; });
+    s_.arriving[w].post(messages_);
+  }
+  // Everything that buffers and arithmetic depend on.
+  static std::string_view what_is_wrong(const signature& s) {
+    constexpr std::uint64_t most = std::uint64_t{1} << 31U;
+    if (s.element_size == 0 || s.element_size > most) return "elements of no or absurd size";
+    if (s.largest_block > (std::uint64_t{1} << 30U) / s.element_size) return "blocks larger than a packet";
+    if (s.packet_bytes < sizeof(packet_header) + s.largest_block * s.element_size || s.packet_bytes > most)
+      return "packets that no block fits in";
+    if (s.window == 0 || s.window > 1024) return "an absurd window";
+    if (s.count != 0 && s.largest_block == 0) return "blocks of no elements";
+    if (s.count != 0 && s.blocks != (s.count - 1) / s.largest_block + 1) return "blocks that are not of equal size";
+    if (s.count == 0 && s.blocks != 0) return "blocks of nothing";
+    return {};
+  }
+  [[nodiscard]] stripes map_of(const signature& s) const {
+    return {static_cast<std::size_t>(s.blocks), servers_,
+            stripe_blocks(static_cast<std::size_t>(s.element_size), static_cast<std::size_t>(s.largest_block))};
+  }
+  [[nodiscard]] packet_limits limits_of(const signature& s) const {
+    return {first_bytes_, static_cast<std::size_t>(s.packet_bytes), static_cast<int>(s.window)};
+  }
+
+  // All workers have been heard: reduces if they called alike.
+  void decide() {
+    if (const auto gone = std::find(s_.left.begin(), s_.left.end(), true); gone != s_.left.end())
+      return refuse_all(refusal::left, static_cast<int>(gone - s_.left.begin()));
+    const auto& first = s_.calls[0];
+    if (std::any_of(s_.calls.begin(), s_.calls.end(), [&](const signature& s) { return !(s == first); })) {
+      for (std::size_t w = 0; w < s_.calls.size(); ++w) {
+        const auto other = std::find_if(s_.calls.begin(), s_.calls.end(), [&](const signature& s) { return !(s == s_.calls[w]); });
+        refuse(w, refusal::differs, static_cast<int>(other - s_.calls.begin()), *other);
+      }
+      stage_ = stage::refusing;
+      return;
+    }
+    fold_ = known_.find(first);
+    if (fold_ == nullptr) return refuse_all(refusal::unknown, rank_);
+    map_ = map_of(first);
+    rows_ = map_.rows();
+    s_.results.open(result, token(result, false, 0), std::span<const int>(s_.workers), limits_of(first), rows_, messages_.call(),
+                    first, [this](std::size_t bytes) { return s_.buffers.take(bytes); });
+    s_.results.meet_all();
+    stage_ = stage::folding;
+  }
+  void refuse_all(refusal why, int rank) {
+    stage_ = stage::refusing;
+    for (std::size_t w = 0; w < s_.calls.size(); ++w) refuse(w, why, rank, s_.calls[w]);
+  }
+  void refuse(std::size_t w, refusal why, int rank, const signature& theirs) {
+    if (s_.left[w]) return;
+    packet_header h{.call = messages_.call(), .flags = packet_first | packet_last | packet_abort};
+    h.reserved = {static_cast<std::uint64_t>(why), static_cast<std::uint64_t>(rank)};
+    auto& packet = s_.refusals[w];
+    std::memcpy(packet.data(), &h, sizeof(h));
+    std::memcpy(packet.data() + sizeof(h), &theirs, sizeof(theirs));
+    messages_.send(static_cast<int>(w), result, packet, token(result, false, w + 1));
+    ++refusing_;
+  }
+
+  // Folds every row that all streams cover.
+  bool fold() {
+    if (gives_up_) return false;
+    auto end = rows_;
+    for (const auto& i : s_.arriving) end = std::min(end, i.covers());
+    if (folded_ == end) return false;
+    bool moved = false;
+    for (;;) {
+      const auto row = lowest_row(s_.arriving, in_stream::no_row);
+      if (row >= end) break;
+      const auto n = rows_alike(s_.arriving, row, static_cast<std::size_t>(end - row));
+      if (!map_.exists(map_.block(row + n - 1, index_))) {
+        for (const auto& i : s_.arriving)
+          if (i.next_row() == row) throw protocol(i.peer(), "a row past the end");
+      }
+      const auto done = fold_rows(row, n);
+      if (done != 0) moved = true;
+      if (done != n) return moved;
+    }
+    folded_ = end;
+    for (auto& i : s_.arriving) i.post(messages_);
+    return true;
+  }
+  [[nodiscard]] std::size_t elements(std::size_t block) const {
+    const auto& call = s_.calls[0];
+    return static_cast<std::size_t>(std::min(call.largest_block, call.count - block * call.largest_block));
+  }
+  // Folds n rows for which the same workers have blocks. How many: fewer if there is no packet for the results.
+  std::size_t fold_rows(std::uint64_t row, std::size_t n) {
+    const auto element_size = static_cast<std::size_t>(s_.calls[0].element_size);
+    std::size_t bytes = 0, done = 0;  // of what is folded
+    while (done != n) {
+      auto more = map_.together(row + done, n - done);
+      const auto block = map_.block(row + done, index_);
+      const auto size = elements(block);
+      if (elements(block + more - 1) != size) more = std::max<std::size_t>(more - 1, 1);  // the last block is shorter
+      auto* const to = s_.results.add(messages_, row + done, size * element_size, more);
+      if (to == nullptr) break;
+      s_.sources.clear();
+      const auto end = bytes + size * element_size * more;
+      for (const auto& i : s_.arriving)
+        if (i.next_row() == row) s_.sources.push_back(i.elements(end) + bytes);
+      (*fold_)(std::span<const void* const>(s_.sources), s_.sources.size() < s_.arriving.size(), to, size * more);
+      bytes = end;
+      done += more;
+    }
+    if (done == 0) return 0;
+    for (auto& i : s_.arriving)
+      if (i.next_row() == row) {
+        i.pop(bytes, done);
+        i.post(messages_);
+      }
+    folded_ = row + done;
+    return done;
+  }
+  // Sends what should not wait for a full packet.
+  void flush() {
+    if (gives_up_) s_.results.close(messages_, packet_abort);
+    else if (folded_ == rows_) s_.results.close(messages_);
+    else if (s_.results.idle() && s_.results.worthwhile()) s_.results.flush(messages_, folded_);
+  }
+
+  server_state& s_;
+  const reductions& known_;
+  std::size_t servers_, index_;
+  int rank_;
+  std::size_t first_bytes_;
+  Mailbox messages_;
+  stage stage_ = stage::greeting;
+  stripes map_;
+  std::uint64_t rows_ = 0, folded_ = 0;  // of this server's share; below have been folded
+  const reductions::fold_function* fold_ = nullptr;
+  std::size_t met_ = 0;       // workers heard
+  std::size_t refusing_ = 0;  // refusals under way
+  bool gives_up_ = false;
+};
+
+}  // namespace omni::detail

@@ -1,0 +1,217 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <omni/cluster.hpp>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "../support/ranks.hpp"
+#include "../support/replay.hpp"
+
+// A worker lies to a server. The server must end with omni::protocol, refuse the call, or go on waiting; never read or write where
+// it should not.
+
+namespace {
+
+using header = omni::detail::packet_header;
+using signature = omni::detail::signature;
+using testing::recorded_packet;
+using testing::starved;
+
+using script = std::array<std::vector<recorded_packet>, 2>;  // what each worker sends
+
+/// Gives a server what two workers are to have sent, and counts what it answers.
+class scripted {
+ public:
+  scripted(const script& from, std::size_t& answered) : answered_(&answered) {
+    for (std::size_t w = 0; w < from.size(); ++w)
+      for (const auto& p : from[w]) streams_[{static_cast<int>(w), p.stream}].push_back(p.bytes);
+  }
+  [[nodiscard]] std::uint32_t call() const { return 0; }
+  void send(int /*peer*/, unsigned /*stream*/, std::span<const std::byte> bytes, std::uint64_t token) {
+    *answered_ += bytes.size();
+    ready_.push_back({token, bytes.size()});
+  }
+  void receive(int peer, unsigned stream, std::span<std::byte> buffer, std::uint64_t token) {
+    posted_.push_back({{peer, stream}, buffer, token});
+  }
+  [[nodiscard]] std::span<const omni::completion> poll() {
+    done_.swap(ready_);
+    ready_.clear();
+    std::erase_if(posted_, [&](const posted& p) {
+      auto& from = streams_[p.from];
+      if (from.empty()) return false;
+      if (from.front().size() > p.buffer.size()) throw omni::protocol(p.from.first, "longer than the receive posted for it");
+      std::copy(from.front().begin(), from.front().end(), p.buffer.begin());
+      done_.push_back({p.token, from.front().size()});
+      from.pop_front();
+      return true;
+    });
+    idle_ = done_.empty() ? idle_ + 1 : 0;
+    if (idle_ > 100) throw starved();
+    return done_;
+  }
+  [[nodiscard]] std::span<const omni::completion> wait() { return poll(); }
+  void cancel(unsigned /*stream*/) {}
+  void abandon() { posted_.clear(); }
+
+ private:
+  struct posted {
+    std::pair<int, unsigned> from;
+    std::span<std::byte> buffer;
+    std::uint64_t token;
+  };
+  std::map<std::pair<int, unsigned>, std::deque<std::vector<std::byte>>> streams_;
+  std::vector<posted> posted_;
+  std::vector<omni::completion> ready_, done_;
+  std::size_t* answered_;
+  int idle_ = 0;
+};
+
+constexpr std::size_t n = 4001;
+
+script record() {
+  script all;
+  omni::transport::threads::run(3, [&](omni::transport::threads& inner) {
+    std::vector<recorded_packet> sent;
+    testing::recorder comm(inner, sent);
+    {
+      omni::cluster cluster{comm, omni::dedicated{.servers = 1}};
+      if (cluster.is_server()) {
+        cluster.serve_only(omni::reduction<int>{});
+      } else {
+        auto x = patterns::tensor<patterns::wild>(patterns::shape::clustered, 7, cluster.rank(), 2, n, 0);
+        omni::allreduce(cluster, x, omni::fixed_blocks{16}, omni::dedicated{.packet_bytes = 700});
+        all[static_cast<std::size_t>(cluster.rank())] = sent;  // without the farewell
+      }
+    }
+  });
+  return all;
+}
+
+// How a server ends that hears this: "done", with how many bytes of answers, "protocol" or "starved".
+struct ending {
+  std::string how;
+  std::size_t answered = 0;
+};
+ending serve(const script& from) {
+  ending e;
+  omni::detail::reductions known;
+  known.add(omni::reduction<int>{});
+  omni::detail::server_state state;
+  omni::detail::server_call<scripted> call(scripted(from, e.answered), 2, 1, 0, 62U * 1024U, known, state);
+  try {
+    while (!call.done()) call.progress();
+    e.how = "done";
+  } catch (const omni::protocol& p) {
+    e.how = p.peer() == 1 ? "protocol" : "protocol, of the wrong rank";
+  } catch (const starved&) {
+    e.how = "starved";
+  }
+  return e;
+}
+
+// What worker 1 sends, with the header and signature of its packet `number` changed.
+template <class F>
+script lie(script all, std::uint32_t number, const F& change) {
+  for (auto& p : all[1]) {
+    header h;
+    signature s;
+    std::memcpy(&h, p.bytes.data(), sizeof(h));
+    if (h.number != number) continue;
+    const bool first = p.bytes.size() >= sizeof(h) + sizeof(s) && number == 0;
+    if (first) std::memcpy(&s, p.bytes.data() + sizeof(h), sizeof(s));
+    change(h, s);
+    std::memcpy(p.bytes.data(), &h, sizeof(h));
+    if (first) std::memcpy(p.bytes.data() + sizeof(h), &s, sizeof(s));
+  }
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("a server that is told the truth answers") {
+  const auto good = record();
+  CHECK(good[1].size() > 4);
+  const auto e = serve(good);
+  CHECK(e.how == "done");
+  CHECK(e.answered > 2 * sizeof(int) * 16);
+}
+
+TEST_CASE("a server refuses headers that lie") {
+  const auto good = record();
+  for (const std::uint32_t number : {0U, 1U}) {
+    CAPTURE(number);
+    const auto how = [&](const auto& change) { return serve(lie(good, number, [&](header& h, signature&) { change(h); })).how; };
+    CHECK(how([](header&) {}) == "done");
+    CHECK(how([](header& h) { h.magic ^= 1U; }) == "protocol");
+    CHECK(how([](header& h) { ++h.call; }) == "protocol");
+    CHECK(how([](header& h) { h.number += 7; }) == "protocol");
+    CHECK(how([](header& h) { ++h.blocks; }) == "protocol");
+    CHECK(how([](header& h) { h.payload_bytes += 4; }) == "protocol");
+    CHECK(how([](header& h) { h.covers = ~std::uint64_t{0}; }) == "protocol");
+    CHECK(how([](header& h) { h.flags ^= omni::detail::packet_first; }) == "protocol");
+    CHECK(how([](header& h) { h.flags ^= omni::detail::packet_last; }) == "protocol");
+    CHECK(how([](header& h) { h.flags |= omni::detail::packet_leave; }) == "protocol");
+    CHECK(how([](header& h) { h.base = ~std::uint64_t{0} - 3; }) == "protocol");
+  }
+}
+
+TEST_CASE("a server refuses signatures that cannot be, and calls that differ") {
+  const auto good = record();
+  const auto after = [&](const auto& change) { return serve(lie(good, 0, [&](header&, signature& s) { change(s); })); };
+  const auto how = [&](const auto& change) { return after(change).how; };
+  CHECK(how([](signature& s) { s.element_size = 0; }) == "protocol");
+  CHECK(how([](signature& s) { s.element_size = ~std::uint64_t{0}; }) == "protocol");
+  CHECK(how([](signature& s) { s.largest_block = std::uint64_t{1} << 40U; }) == "protocol");
+  CHECK(how([](signature& s) { s.largest_block = 0; }) == "protocol");
+  CHECK(how([](signature& s) { s.packet_bytes = 10; }) == "protocol");
+  CHECK(how([](signature& s) { s.packet_bytes = std::uint64_t{1} << 50U; }) == "protocol");
+  CHECK(how([](signature& s) { s.window = 0; }) == "protocol");
+  CHECK(how([](signature& s) { s.window = 1U << 30U; }) == "protocol");
+  CHECK(how([](signature& s) { s.blocks += 1000; }) == "protocol");
+  CHECK(how([](signature& s) { s.count = 0; }) == "protocol");
+  // Possible, but not what the other worker says: both are told, each with the other's signature.
+  for (const auto& e : {after([](signature& s) { s.count += 1; }), after([](signature& s) { s.operation_state = 5; })}) {
+    CHECK(e.how == "done");
+    CHECK(e.answered == 2 * omni::detail::first_packet_overhead);
+  }
+}
+
+TEST_CASE("a server survives packets cut short, lengthened, left out, repeated, and random bytes") {
+  const auto good = record();
+  auto g = patterns::make_generator(5, 5);
+  for (std::size_t i = 0; i < good[1].size(); ++i) {
+    auto shorter = good, longer = good, without = good, twice = good;
+    shorter[1][i].bytes.resize(g() % shorter[1][i].bytes.size());
+    longer[1][i].bytes.resize(longer[1][i].bytes.size() + 1 + g() % 5000);
+    without[1].erase(without[1].begin() + static_cast<std::ptrdiff_t>(i));
+    twice[1].insert(twice[1].begin() + static_cast<std::ptrdiff_t>(i), good[1][i]);
+    CHECK(serve(shorter).how == "protocol");
+    CHECK(serve(longer).how == "protocol");
+    CHECK(serve(without).how != "done");
+    if (i + 1 < good[1].size()) CHECK(serve(twice).how == "protocol");
+  }
+  int protocols = 0;
+  for (int i = 0; i < 3000; ++i) {
+    auto bad = good;
+    for (std::size_t k = 0; k <= g() % 3; ++k) {
+      auto& bytes = bad[1][g() % bad[1].size()].bytes;
+      const auto range = g() % 3 == 0 ? bytes.size() : std::min<std::size_t>(bytes.size(), g() % 2 == 0 ? 64 : 300);
+      auto& byte = bytes[g() % range];
+      byte = g() % 2 == 0 ? static_cast<std::byte>(g()) : byte ^ static_cast<std::byte>(1U << (g() % 8));
+    }
+    if (serve(bad).how == "protocol") ++protocols;
+  }
+  CHECK(protocols > 500);
+}
