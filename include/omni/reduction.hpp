@@ -39,7 +39,7 @@ class reductions {
   void add(const Op& op) {
     known_.push_back({short_name<48>(type_name<T>()), short_name<40>(operation_name<Op>()), operation_state<T>(op), sizeof(T),
                       [op](std::span<const void* const> sources, bool from_identity, void* out, std::size_t n) {
-                        fold_block(op, sources, from_identity, static_cast<T*>(out), n);
+                        fold_block(op, sources, from_identity, static_cast<folded_as<T, Op>*>(out), n);
                       }});
   }
   template <class T, class Op>
@@ -68,6 +68,19 @@ class reductions {
   }
 
  private:
+  // Signed integers wrap: but for the order, their bits are those of unsigned ones, and the same code folds both.
+  template <class T, class Op>
+  struct same_bits {
+    using type = T;
+  };
+  template <class T, class Op>
+  requires(is_builtin<Op>&& std::is_signed_v<T>&& std::is_integral_v<T> && !std::is_same_v<Op, min> &&
+           !std::is_same_v<Op, max>) struct same_bits<T, Op> {
+    using type = std::make_unsigned_t<T>;
+  };
+  template <class T, class Op>
+  using folded_as = typename same_bits<T, Op>::type;
+
   struct entry {
     short_name<48> type;
     short_name<40> operation;

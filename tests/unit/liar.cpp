@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "../support/effort.hpp"
 #include "../support/leaks.hpp"
 #include "../support/ranks.hpp"
 #include "../support/replay.hpp"
@@ -286,7 +287,7 @@ TEST_CASE("random corruption of headers, signatures, rows and contents") {
   int protocols = 0;
   for (const auto& s : {settings[0], settings[1], setting{2000, 16, 700, 2}, setting{300, 7, 0, 0}}) {
     const auto good = record(s);
-    for (int i = 0; i < 1500; ++i) {
+    for (int i = 0; i < testing::draws(1500); ++i) {
       auto bad = good;
       for (std::size_t k = 0; k <= g() % 3; ++k) {
         auto& bytes = bad[g() % bad.size()].bytes;
@@ -297,5 +298,5 @@ TEST_CASE("random corruption of headers, signatures, rows and contents") {
       if (play(bad, s) == "protocol") ++protocols;
     }
   }
-  CHECK(protocols > 1000);
+  CHECK(protocols > testing::draws(1000));
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "../support/draws.hpp"
+#include "../support/effort.hpp"
 #include "../support/ranks.hpp"
 #include "../support/shuffled.hpp"
 
@@ -20,15 +21,15 @@ using testing::rank_counts;
 
 TEST_CASE("random calls: integers") {
   auto g = patterns::make_generator(20260101, 0);
-  for (int i = 0; i < 350; ++i) check_drawn<int, patterns::wild>(draw_one(g, false), omni::sum{});
+  for (int i = 0; i < testing::draws(350); ++i) check_drawn<int, patterns::wild>(draw_one(g, false), omni::sum{});
 }
 TEST_CASE("random calls: floats, minimum") {
   auto g = patterns::make_generator(20260102, 0);
-  for (int i = 0; i < 200; ++i) check_drawn<float, patterns::wild>(draw_one(g, false), omni::min{});
+  for (int i = 0; i < testing::draws(200); ++i) check_drawn<float, patterns::wild>(draw_one(g, false), omni::min{});
 }
 TEST_CASE("random calls: blocks larger than a packet") {
   auto g = patterns::make_generator(20260103, 0);
-  for (int i = 0; i < 60; ++i) check_drawn<int, patterns::wild>(draw_one(g, true), omni::sum{});
+  for (int i = 0; i < testing::draws(60); ++i) check_drawn<int, patterns::wild>(draw_one(g, true), omni::sum{});
 }
 
 TEST_CASE("every pattern at every number of ranks, floats added in rank order") {
@@ -43,7 +44,7 @@ TEST_CASE("every pattern at every number of ranks, floats added in rank order") 
 
 TEST_CASE("completions late and in random order") {
   auto g = patterns::make_generator(20260104, 0);
-  for (int i = 0; i < 150; ++i) {
+  for (int i = 0; i < testing::draws(150); ++i) {
     const auto d = draw_one(g, false);
     const auto inputs = patterns::tensors<patterns::wild>(d.c.shape, d.c.seed, d.c.ranks, d.c.n, 0);
     const auto wanted = oracle::fold_in_rank_order(inputs, oracle::twin<omni::sum>{});

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "../support/effort.hpp"
 #include "../support/ranks.hpp"
 #include "../support/replay.hpp"
 
@@ -203,7 +204,7 @@ TEST_CASE("a server survives packets cut short, lengthened, left out, repeated, 
     if (i + 1 < good[1].size()) CHECK(serve(twice).how == "protocol");
   }
   int protocols = 0;
-  for (int i = 0; i < 3000; ++i) {
+  for (int i = 0; i < testing::draws(3000); ++i) {
     auto bad = good;
     for (std::size_t k = 0; k <= g() % 3; ++k) {
       auto& bytes = bad[1][g() % bad[1].size()].bytes;
@@ -213,5 +214,5 @@ TEST_CASE("a server survives packets cut short, lengthened, left out, repeated, 
     }
     if (serve(bad).how == "protocol") ++protocols;
   }
-  CHECK(protocols > 500);
+  CHECK(protocols > testing::draws(500));
 }

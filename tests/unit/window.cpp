@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "../support/draws.hpp"
+#include "../support/effort.hpp"
 #include "../support/leaks.hpp"
 #include "../support/ranks.hpp"
 #include "../support/sharing.hpp"
@@ -27,15 +28,18 @@ using testing::sharing;
 
 TEST_CASE("shared memory: random calls, integers") {
   auto g = patterns::make_generator(20261101, 0);
-  for (int i = 0; i < 150; ++i) testing::check_drawn<int, patterns::wild, sharing>(testing::draw_one(g, false), omni::sum{});
+  for (int i = 0; i < testing::draws(150); ++i)
+    testing::check_drawn<int, patterns::wild, sharing>(testing::draw_one(g, false), omni::sum{});
 }
 TEST_CASE("shared memory: random calls, floats, minimum") {
   auto g = patterns::make_generator(20261102, 0);
-  for (int i = 0; i < 100; ++i) testing::check_drawn<float, patterns::wild, sharing>(testing::draw_one(g, false), omni::min{});
+  for (int i = 0; i < testing::draws(100); ++i)
+    testing::check_drawn<float, patterns::wild, sharing>(testing::draw_one(g, false), omni::min{});
 }
 TEST_CASE("shared memory: random calls, blocks up to too large for it") {
   auto g = patterns::make_generator(20261103, 0);
-  for (int i = 0; i < 40; ++i) testing::check_drawn<int, patterns::wild, sharing>(testing::draw_one(g, true), omni::sum{});
+  for (int i = 0; i < testing::draws(40); ++i)
+    testing::check_drawn<int, patterns::wild, sharing>(testing::draw_one(g, true), omni::sum{});
 }
 
 TEST_CASE("shared memory: floats added in rank order, small ones and large ones") {
@@ -233,7 +237,7 @@ TEST_CASE("shared memory: after an error the calls under way end, too") {
 TEST_CASE("shared memory: many calls, one after the other") {
   std::atomic<int> wrong = 0;
   sharing::run(3, [&](sharing& comm) {
-    for (int i = 0; i < 3000; ++i) {
+    for (int i = 0; i < testing::draws(3000); ++i) {
       std::vector<std::int64_t> x(static_cast<std::size_t>(i % 40 == 39 ? 9000 : i % 7), comm.rank() + i);
       const auto size = x.size();
       omni::allreduce(comm, x);

@@ -1,0 +1,18 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+namespace testing {
+
+/// So many of `n` random draws as the build has time for: sanitizers slow a program down by an order of magnitude.
+constexpr int draws(int n) {
+#if defined(__SANITIZE_THREAD__)
+  return n / 8 + 1;
+#elif defined(__SANITIZE_ADDRESS__)
+  return n / 3 + 1;
+#else
+  return n;
+#endif
+}
+
+}  // namespace testing
