@@ -89,12 +89,13 @@ class reductions {
     fold_function fold;
   };
 
+  template <class T, class Op>
+  void add_if_any() {
+    if constexpr (operation<Op, T>) add<T>(Op{});
+  }
   template <class T, class... Ops>
   void add_those() {
-    const auto one = [this]<class Op>(const Op& op) {
-      if constexpr (operation<Op, T>) add<T>(op);
-    };
-    (one(Ops{}), ...);
+    (add_if_any<T, Ops>(), ...);
   }
   template <class... T>
   void add_types() {
