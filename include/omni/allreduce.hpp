@@ -84,6 +84,13 @@ void expect_served(const Cluster& cluster, const Call& call) {
     throw usage("omni: rank " + std::to_string(cluster.rank()) + " of the cluster is a server; only workers call");
   if constexpr (!requires { call.partition.uniform(); })
     throw usage("omni: servers fold blocks of equal size only (fixed_blocks, or a partitioner with uniform())");
+  const auto n = call.in.size();
+  const auto largest = call.partition.largest(n);
+  if (call.blocks() != (n == 0 ? 0 : (n - 1) / std::max<std::size_t>(largest, 1) + 1))
+    throw usage("omni: servers cut tensors into blocks of largest() elements, and this partitioner does not");
+  if (call.window > server_limits::window || call.packet_bytes > server_limits::bytes)
+    throw usage("omni: servers take windows of up to " + std::to_string(server_limits::window) + " and packets of up to " +
+                std::to_string(server_limits::bytes) + " bytes");
 }
 
 /// What MPI did for a call.

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <exception>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <thread>
@@ -82,6 +83,10 @@ class plain_members {
 /// omni::allreduce, iallreduce and plan with the cluster in the place of a communicator. Its default topology is `dedicated`;
 /// others run among the workers alone.
 ///
+/// Requests that are under way when a worker's cluster goes are finished first. All workers give a call the same kind of topology:
+/// with servers, or without, where they would wait for each other. A server that is destroyed without serving leaves the workers
+/// waiting.
+///
 /// With `servers = 0` the servers are the ranks that say so with omni::serving, as the program `omni-server` does; if there are
 /// none, the workers fold for themselves. All workers give the same number: `mismatch` if not; `usage` if no worker would be left.
 template <class Members>
@@ -130,7 +135,7 @@ class cluster {
   }
 
   /// Bytes of packet buffers that a server has needed at most: workers x window x packet, whatever the size of the tensors.
-  [[nodiscard]] std::size_t buffer_bytes() const { return state_.buffers.bytes(); }
+  [[nodiscard]] std::size_t buffer_bytes() const { return state_ != nullptr ? state_->buffers.bytes() : 0; }
 
   // What a call needs of a transport.
 
@@ -164,11 +169,13 @@ class cluster {
   }
   int run(const detail::reductions& known) {
     if (!is_server()) throw usage("omni: rank " + std::to_string(rank()) + " is a worker; only servers serve");
+    if (!broken_.empty()) throw error("omni: this cluster is unusable since an earlier error: " + broken_);
     wait_until_open();
+    state_ = std::make_unique<detail::server_state>();
     using mailbox_type = decltype(members_.transport().open());
     for (bool deserted = false; !deserted;) {
       detail::server_call<mailbox_type> call(members_.transport().open(), size(), servers(), rank() - size(),
-                                             preferred_packet_bytes(), known, state_);
+                                             preferred_packet_bytes(), known, *state_);
       detail::idleness idle;
       try {
         while (!call.done()) {
@@ -176,8 +183,10 @@ class cluster {
           else idle.pause();
         }
       } catch (const std::exception& e) {
-        give_up(call);
-        mark_broken(e.what());
+        give_up(call, e.what());
+        throw;
+      } catch (...) {
+        give_up(call, "an exception of unknown type");
         throw;
       }
       deserted = call.deserted();
@@ -186,13 +195,16 @@ class cluster {
   }
   // The workers must hear of it, or they would wait; but not for ever: they may be giving up, too.
   template <class Call>
-  static void give_up(Call& call) noexcept {
+  void give_up(Call& call, const char* why) noexcept {
     try {
+      mark_broken(why);
       call.give_up();
-      const detail::stopwatch since;
-      while (!call.done() && since.elapsed() < 1) call.progress();
+      detail::stopwatch since;
+      while (!call.done() && since.elapsed() < 10)
+        if (call.progress()) since.lap();
     } catch (...) {  // NOLINT(bugprone-empty-catch): then they hear nothing
     }
+    if (!call.done()) static_cast<void>(state_.release());  // messages that were given up may still be written to it
   }
   void end() noexcept {
     try {
@@ -203,10 +215,16 @@ class cluster {
       if (!broken_.empty() && members_.alive()) members_.transport().mark_broken(broken_);
     }
   }
+  [[nodiscard]] const void* group() const {
+    if constexpr (requires { members_.transport().context(); }) return &members_.transport().context();
+    else return this;
+  }
   // Tells the servers that this worker will not call again.
   void leave() {
     if (!members_.alive() || is_server() || servers() == 0) return;
     if (std::exchange(left_, true)) return;
+    // What is under way needs the servers, and this.
+    if (detail::operation_base::any_active()) detail::operation_base::settle(group());
     wait_until_open();
     auto messages = members_.transport().open();
     const detail::packet_header bye{.call = messages.call(),
@@ -218,7 +236,7 @@ class cluster {
   }
 
   Members members_;
-  detail::server_state state_;  // of a server
+  std::unique_ptr<detail::server_state> state_;  // of a server
   bool left_ = false;
   std::string broken_;  // why, after an error: nothing is sent any more but that this rank leaves
 };

@@ -287,7 +287,7 @@ class collective final : public operation_base {
       std::rethrow_exception(error);
     } catch (const mismatch&) {  // found before anything was folded, and tidied up
       return std::nullopt;
-    } catch (const usage&) {  // as a server found
+    } catch (const refused_call&) {
       return std::nullopt;
     } catch (const std::exception& e) {
       return e.what();

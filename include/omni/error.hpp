@@ -21,6 +21,14 @@ class usage : public error {
   using error::error;
 };
 
+namespace detail {
+/// A call that servers will not reduce: found before anything was folded, and tidied up.
+class refused_call : public usage {
+ public:
+  using usage::usage;
+};
+}  // namespace detail
+
 /// The ranks called with different arguments. Thrown on every rank; the communicator stays usable and no output is written
 /// beyond what an out-of-place call may already have set to the identity.
 class mismatch : public error {

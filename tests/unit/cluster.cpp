@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "../support/effort.hpp"
 #include "../support/ranks.hpp"
 #include "../support/served.hpp"
 
@@ -239,6 +240,87 @@ TEST_CASE("an operation that throws on a server ends the call on every worker") 
   };
   CHECK(what_of(run) == "thirteen");
   for (const auto& h : heard) CHECK(h == "omni: packet from rank 3 refused: the rank gave up");
+}
+
+namespace {
+
+struct failing_detector {  // throws on one worker, in the middle
+  bool fails = false;
+  template <class T>
+  [[nodiscard]] std::uint64_t mark(std::span<const T> run, std::size_t block, const T& identity) const {
+    if (fails && *std::max_element(run.begin(), run.end()) == 13) throw std::runtime_error("thirteen");
+    return omni::scalar_detector{}.mark(run, block, identity);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a worker that fails in the middle of a call: the others hear of it, never a result") {
+  for (int round = 0; round < testing::draws(100); ++round) {
+    CAPTURE(round);
+    std::array<std::string, 3> heard;
+    with_servers(
+        3, 1 + round % 2,
+        [&](auto& cluster) {
+          const auto r = static_cast<std::size_t>(cluster.rank());
+          std::vector<int> x(static_cast<std::size_t>(40000 + 500 * round), 1);
+          if (r == 0) x[static_cast<std::size_t>(25000 + 131 * round)] = 13;
+          heard[r] = what_of([&] {
+            omni::allreduce(cluster, x, failing_detector{r == 0}, dedicated{.packet_bytes = round % 3 == 0 ? 2000U : 0U});
+          });
+        },
+        omni::reduction<int>{});
+    CHECK(heard[0] == "thirteen");
+    for (const auto& h : {heard[1], heard[2]}) CHECK(h.find("the rank gave up") != std::string::npos);
+  }
+}
+
+TEST_CASE("an operation that throws what is no exception ends the call on every worker, too") {
+  struct odd {
+    int operator()(int a, int b) const { return a == 13 ? throw 42 : a + b; }
+  };
+  std::array<std::string, 2> heard;
+  CHECK_THROWS_AS(with_servers(
+                      2, 1,
+                      [&](auto& cluster) {
+                        std::vector<int> x(20000, 13);
+                        heard[static_cast<std::size_t>(cluster.rank())] = what_of([&] { omni::allreduce(cluster, x, odd{}); });
+                      },
+                      omni::reduction<int, odd>{}),
+                  int);
+  for (const auto& h : heard) CHECK(h == "omni: packet from rank 2 refused: the rank gave up");
+}
+
+TEST_CASE("arguments that servers do not take are refused before anything is sent") {
+  struct two_sizes {
+    [[nodiscard]] static std::size_t count(std::size_t n) { return (n + 99) / 100; }
+    [[nodiscard]] static omni::block_range block(std::size_t i, std::size_t n) {
+      return {i * 100, std::min<std::size_t>(100, n - i * 100)};
+    }
+    [[nodiscard]] static std::size_t largest(std::size_t /*n*/) { return 128; }  // a bound, and not the best
+    [[nodiscard]] static std::size_t uniform() { return 100; }
+  };
+  with_servers(
+      2, 1,
+      [](auto& cluster) {
+        std::vector<int> x(10000, 1);
+        CHECK_THROWS_AS(omni::allreduce(cluster, x, dedicated{.window = 1025}), omni::usage);
+        CHECK_THROWS_AS(omni::allreduce(cluster, x, two_sizes{}), omni::usage);
+        omni::allreduce(cluster, x, dedicated{.window = 1024});
+        CHECK(x == std::vector<int>(10000, 2));
+      },
+      omni::reduction<int>{});
+}
+
+TEST_CASE("requests that are under way when a cluster goes are finished first") {
+  std::array<std::vector<int>, 2> x{std::vector<int>(50000, 1), std::vector<int>(50000, 2)};
+  omni::transport::threads::run(3, [&](omni::transport::threads& comm) {
+    std::vector<omni::request> requests;
+    omni::cluster cluster{comm, dedicated{.servers = 1}};
+    if (cluster.is_server()) cluster.serve_only(omni::reduction<int>{});
+    else requests.push_back(omni::iallreduce(cluster, x[static_cast<std::size_t>(cluster.rank())]));
+  });
+  for (const auto& v : x) CHECK(v == std::vector<int>(50000, 3));
 }
 
 TEST_CASE("clusters that cannot be are refused on every rank") {

@@ -33,6 +33,7 @@ enum class refusal : std::uint64_t {
   differs = 1,  ///< the rank called with other arguments than the receiver
   unknown = 2,  ///< the server cannot fold this operation on this type
   left = 3,     ///< the rank has left
+  failed = 4,   ///< the server, which is the rank, has come upon an error
 };
 
 struct packet_header {

@@ -93,7 +93,8 @@ class out_stream {
     while (!closed_) {
       if (in_flight_ == limits_.window || (current_ == none && !begin())) return false;
       if (number_ + 1 < promised_) {
-        send(messages, rows_, 0, 0);  // keeps a promise; small
+        // Keeps a promise; small. After an error what was not packed is not null: the stream covers no more than before.
+        send(messages, (flags & packet_abort) != 0 ? covered_ : rows_, 0, 0);
       } else {
         closed_ = true;
         send(messages, rows_, packet_last | flags, 0);

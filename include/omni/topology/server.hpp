@@ -85,14 +85,14 @@ class server_call {
   [[nodiscard]] bool done() const {
     if (stage_ == stage::greeting) return false;
     for (std::size_t w = 0; w < s_.arriving.size(); ++w)
-      if (!s_.left[w] && !s_.arriving[w].finished()) return false;
+      if (!s_.left[w] && (s_.calls[w].element_size == 0 || !s_.arriving[w].finished())) return false;
     return refusing_ == 0 && (stage_ == stage::refusing || (s_.results.closed() && s_.results.idle()));
   }
   /// Whether no worker will call again.
   [[nodiscard]] bool deserted() const { return std::find(s_.left.begin(), s_.left.end(), false) == s_.left.end(); }
   /// After an error here: tells the workers that no more results will come.
   void give_up() {
-    if (stage_ == stage::greeting) return refuse_all(refusal::left, rank_);
+    if (stage_ == stage::greeting) return refuse_all(refusal::failed, rank_);
     if (stage_ == stage::folding) {
       gives_up_ = true;
       flush();
@@ -107,13 +107,20 @@ class server_call {
     return stream << 63U | std::uint64_t{receive} << 62U | std::uint64_t{index} << 32U;
   }
   bool take(std::span<const completion> done) {
+    const auto is_receive = [](const completion& c) { return (c.token >> 62U & 1U) != 0; };
+    const auto index_of = [](const completion& c) { return static_cast<std::size_t>(c.token >> 32U & 0x3fffffffU); };
+    const auto slot_of = [](const completion& c) { return static_cast<std::size_t>(c.token & 0xffffffffU); };
+    // First, for what has arrived may be an error.
     for (const auto& c : done) {
-      const auto index = static_cast<std::size_t>(c.token >> 32U & 0x3fffffffU);
-      const auto slot = static_cast<std::size_t>(c.token & 0xffffffffU);
-      if ((c.token >> 62U & 1U) == 0) {
-        if (index == 0) s_.results.sent(slot);
-        else --refusing_;
-      } else if (s_.calls[index].element_size == 0) {
+      if (is_receive(c)) continue;
+      if (index_of(c) == 0) s_.results.sent(slot_of(c));
+      else --refusing_;
+    }
+    for (const auto& c : done) {
+      if (!is_receive(c)) continue;
+      const auto index = index_of(c);
+      const auto slot = slot_of(c);
+      if (s_.calls[index].element_size == 0) {
         greet(index, c);
       } else {
         s_.arriving[index].arrived(slot, c, [] { return true; });
@@ -165,12 +172,12 @@ class server_call {
   }
   // Everything that buffers and arithmetic depend on.
   static std::string_view what_is_wrong(const signature& s) {
-    constexpr std::uint64_t most = std::uint64_t{1} << 31U;
+    constexpr std::uint64_t most = server_limits::bytes;
     if (s.element_size == 0 || s.element_size > most) return "elements of no or absurd size";
     if (s.largest_block > (std::uint64_t{1} << 30U) / s.element_size) return "blocks larger than a packet";
     if (s.packet_bytes < sizeof(packet_header) + s.largest_block * s.element_size || s.packet_bytes > most)
       return "packets that no block fits in";
-    if (s.window == 0 || s.window > 1024) return "an absurd window";
+    if (s.window == 0 || s.window > server_limits::window) return "an absurd window";
     if (s.count != 0 && s.largest_block == 0) return "blocks of no elements";
     if (s.count != 0 && s.blocks != (s.count - 1) / s.largest_block + 1) return "blocks that are not of equal size";
     if (s.count == 0 && s.blocks != 0) return "blocks of nothing";
@@ -194,6 +201,13 @@ class server_call {
         const auto other = std::find_if(s_.calls.begin(), s_.calls.end(), [&](const signature& s) { return !(s == s_.calls[w]); });
         refuse(w, refusal::differs, static_cast<int>(other - s_.calls.begin()), *other);
       }
+      stage_ = stage::refusing;
+      return;
+    }
+    if (first.version != OMNI_VERSION) {
+      auto mine = first;
+      mine.version = OMNI_VERSION;
+      for (std::size_t w = 0; w < s_.calls.size(); ++w) refuse(w, refusal::differs, rank_, mine);
       stage_ = stage::refusing;
       return;
     }
@@ -278,8 +292,10 @@ class server_call {
   }
   // Sends what should not wait for a full packet.
   void flush() {
+    const auto ended = [](const in_stream& i) { return i.finished(); };
     if (gives_up_) s_.results.close(messages_, packet_abort);
-    else if (folded_ == rows_) s_.results.close(messages_);
+    // A stream that covers everything may still end in an abort.
+    else if (folded_ == rows_ && std::all_of(s_.arriving.begin(), s_.arriving.end(), ended)) s_.results.close(messages_);
     else if (s_.results.idle() && s_.results.worthwhile()) s_.results.flush(messages_, folded_);
   }
 

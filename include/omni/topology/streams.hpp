@@ -154,7 +154,14 @@ class stream_engine {
     if (!started_ || done()) return;
     try {
       auto& s = *s_;
-      const stopwatch since;
+      stopwatch since;
+      if (served()) {
+        // Only the servers can tell the others. They have to get rid of results, too.
+        if (!stopping()) refused_ = std::make_exception_ptr(error("omni: this rank gave up"));
+        while (since.elapsed() < 10)
+          if (progress()) since.lap();
+        return;
+      }
       // Results go to everybody; where there are none, contributions do.
       const auto told = [&] {
         bool all = !returns_results() || s.results.close(messages_, packet_abort);
@@ -520,13 +527,16 @@ class stream_engine {
 
   bool take(std::span<const completion> done) {
     auto& s = *s_;
+    const auto is_receive = [](const completion& c) { return (c.token >> 62U & 1U) != 0; };
+    // First, for what has arrived may be an error.
+    for (const auto& c : done)
+      if (!is_receive(c)) stream_of(c.token).sent(slot_of(c.token));
     for (const auto& c : done) {
+      if (!is_receive(c)) continue;
       const auto index = index_of(c.token);
       const auto slot = slot_of(c.token);
       const bool is_result = c.token >> 63U != 0;
-      if ((c.token >> 62U & 1U) == 0) {
-        stream_of(c.token).sent(slot);
-      } else if (is_result) {
+      if (is_result) {
         deliver(s.returning[index], slot, c);
       } else {
         auto& stream = s.arriving[index];
@@ -595,16 +605,19 @@ class stream_engine {
     switch (static_cast<refusal>(h.reserved[0])) {
       case refusal::differs: {
         const auto theirs = stream.first().sender();
-        if (theirs == mine_ || rank < 0 || rank >= ranks_) return false;
+        if (theirs == mine_ || rank < 0 || rank >= ranks_ + servers_) return false;
         if (!differs_) differs_.emplace(difference(rank_, mine_, rank, theirs));
         return true;
       }
       case refusal::unknown:
-        refused_ = std::make_exception_ptr(usage("omni: the servers do not know operation " + mine_.operation.str() + " on type " +
-                                                 mine_.type.str() + "; give them to serve()"));
+        refused_ = std::make_exception_ptr(refused_call("omni: the servers do not know operation " + mine_.operation.str() +
+                                                        " on type " + mine_.type.str() + "; give them to serve()"));
         return true;
       case refusal::left:
         refused_ = std::make_exception_ptr(error("omni: rank " + std::to_string(rank) + " has left the cluster"));
+        return true;
+      case refusal::failed:
+        refused_ = std::make_exception_ptr(error("omni: the server of rank " + std::to_string(rank) + " gave up"));
         return true;
     }
     return false;
