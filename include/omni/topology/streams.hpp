@@ -158,6 +158,7 @@ class stream_engine {
       if (served()) {
         // Only the servers can tell the others. They have to get rid of results, too.
         if (!stopping()) refused_ = std::make_exception_ptr(error("omni: this rank gave up"));
+        for (auto& i : s.returning) drop(i);
         while (since.elapsed() < 10)
           if (progress()) since.lap();
         return;
@@ -549,10 +550,7 @@ class stream_engine {
         if (i.aborted()) throw protocol(i.peer(), "the rank gave up, though all calls are alike");
     }
     if (differs_ && !done.empty()) {
-      for (auto& i : s.arriving) {  // nothing will be folded: take what comes until every stream has ended
-        i.discard();
-        i.post(messages_);
-      }
+      for (auto& i : s.arriving) drop(i);  // nothing will be folded
     }
     return !done.empty();
   }
@@ -574,6 +572,11 @@ class stream_engine {
     }
     return false;
   }
+  // After an error: takes what comes, and no more than that.
+  void drop(in_stream& stream) {
+    stream.discard();
+    stream.post(messages_);
+  }
   void deliver(in_stream& stream, std::size_t slot, const completion& c) {
     report_.exchange_seconds += watch_.lap();
     stream.arrived(slot, c, [&] {
@@ -581,7 +584,12 @@ class stream_engine {
       if (stream.first().sender() != mine_) throw protocol(stream.peer(), "results of another call");
       return true;
     });
-    if (stream.aborted() && !stopping()) throw protocol(stream.peer(), "the rank gave up");
+    // Thrown when the streams have ended: a server waits until it has got rid of all it sends, and others may have arrived with
+    // this.
+    if (served() && stream.aborted() && !stopping())
+      refused_ = std::make_exception_ptr(protocol(stream.peer(), "the rank gave up"));
+    if (stopping()) return drop(stream);
+    if (stream.aborted()) throw protocol(stream.peer(), "the rank gave up");
     while (stream.next_row() != in_stream::no_row) {
       const auto owner = owner_of(stream.peer());
       const auto row = stream.next_row();
