@@ -155,9 +155,15 @@ auto on_transport(Transport&& transport, Call call, const Topology& topology, co
   constexpr bool dedicates = std::is_same_v<Topology, dedicated>;
   if constexpr (requires { transport.servers(); }) {
     if (transport.servers() == 0) {
-      if constexpr (!dedicates) return f(transport.among_workers(), call, topology);
-      call.topology = automatic::name;
-      return f(transport.among_workers(), call, automatic{});
+      if constexpr (dedicates) {
+        call.topology = automatic::name;
+        call.options = automatic{}.fingerprint();
+        call.packet_bytes = 0;
+        call.window = 0;
+        return f(transport.among_workers(), call, automatic{});
+      } else {
+        return f(transport.among_workers(), call, topology);
+      }
     }
     if constexpr (!dedicates && !std::is_same_v<Topology, automatic>) {
       return f(transport.among_workers(), call, topology);

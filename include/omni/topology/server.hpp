@@ -21,6 +21,7 @@
 #include "in_stream.hpp"
 #include "out_stream.hpp"
 #include "stream_options.hpp"
+#include "stream_token.hpp"
 
 namespace omni::detail {
 
@@ -65,7 +66,9 @@ class server_call {
       s_.workers[w] = static_cast<int>(w);
       s_.greetings[w] = s_.buffers.take(first_bytes_);
       if (s_.left[w]) ++met_;
-      else messages_.receive(static_cast<int>(w), contribution, s_.greetings[w], token(contribution, true, w));
+      else
+        messages_.receive(static_cast<int>(w), stream_of_contributions, s_.greetings[w],
+                          stream_token::make(stream_of_contributions, true, w));
     }
   }
   server_call(const server_call&) = delete;
@@ -100,26 +103,21 @@ class server_call {
   }
 
  private:
-  enum : std::uint64_t { contribution = 0, result = 1 };  // the streams on the wire
   enum class stage { greeting, folding, refusing };
 
-  static std::uint64_t token(std::uint64_t stream, bool receive, std::size_t index) {
-    return stream << 63U | std::uint64_t{receive} << 62U | std::uint64_t{index} << 32U;
-  }
   bool take(std::span<const completion> done) {
-    const auto is_receive = [](const completion& c) { return (c.token >> 62U & 1U) != 0; };
-    const auto index_of = [](const completion& c) { return static_cast<std::size_t>(c.token >> 32U & 0x3fffffffU); };
-    const auto slot_of = [](const completion& c) { return static_cast<std::size_t>(c.token & 0xffffffffU); };
     // First, for what has arrived may be an error.
     for (const auto& c : done) {
-      if (is_receive(c)) continue;
-      if (index_of(c) == 0) s_.results.sent(slot_of(c));
+      const stream_token t{c.token};
+      if (t.is_receive()) continue;
+      if (t.index() == 0) s_.results.sent(t.slot());
       else --refusing_;
     }
     for (const auto& c : done) {
-      if (!is_receive(c)) continue;
-      const auto index = index_of(c);
-      const auto slot = slot_of(c);
+      const stream_token t{c.token};
+      if (!t.is_receive()) continue;
+      const auto index = t.index();
+      const auto slot = t.slot();
       if (s_.calls[index].element_size == 0) {
         greet(index, c);
       } else {
@@ -164,8 +162,8 @@ class server_call {
     if (!problem.empty()) call.element_size = 0;
     refuse(problem);
     const auto map = map_of(call);
-    s_.arriving[w].open(contribution, token(contribution, true, w), static_cast<int>(w), limits_of(call), map.rows(),
-                        messages_.call(), &s_.buffers);
+    s_.arriving[w].open(stream_of_contributions, stream_token::make(stream_of_contributions, true, w), static_cast<int>(w),
+                        limits_of(call), map.rows(), messages_.call(), &s_.buffers);
     s_.arriving[w].expect_first();
     s_.arriving[w].arrived(0, {c.token, c.bytes, bytes.data()}, [] { return true; });
     s_.arriving[w].post(messages_);
@@ -215,8 +213,8 @@ class server_call {
     if (fold_ == nullptr) return refuse_all(refusal::unknown, rank_);
     map_ = map_of(first);
     rows_ = map_.rows();
-    s_.results.open(result, token(result, false, 0), std::span<const int>(s_.workers), limits_of(first), rows_, messages_.call(),
-                    first, [this](std::size_t bytes) { return s_.buffers.take(bytes); });
+    s_.results.open(stream_of_results, stream_token::make(stream_of_results, false, 0), std::span<const int>(s_.workers),
+                    limits_of(first), rows_, messages_.call(), first, [this](std::size_t bytes) { return s_.buffers.take(bytes); });
     s_.results.meet_all();
     stage_ = stage::folding;
   }
@@ -231,7 +229,7 @@ class server_call {
     auto& packet = s_.refusals[w];
     std::memcpy(packet.data(), &h, sizeof(h));
     std::memcpy(packet.data() + sizeof(h), &theirs, sizeof(theirs));
-    messages_.send(static_cast<int>(w), result, packet, token(result, false, w + 1));
+    messages_.send(static_cast<int>(w), stream_of_results, packet, stream_token::make(stream_of_results, false, w + 1));
     ++refusing_;
   }
 

@@ -23,36 +23,10 @@
 #include "in_stream.hpp"
 #include "out_stream.hpp"
 #include "stream_options.hpp"
+#include "stream_state.hpp"
+#include "stream_token.hpp"
 
 namespace omni::detail {
-
-/// Who owns the blocks.
-enum class ownership {
-  shared,      ///< every rank a share: results are streamed back
-  replicated,  ///< every rank all of them: contributions go to everybody, and no results
-  servers,     ///< ranks beside those that call: contributions go to them, results come from them
-  nobody,      ///< there are no blocks: one packet to everybody, to find out whether the ranks agree
-};
-
-/// What the engine keeps from call to call.
-struct stream_state {
-  packet_buffers buffers;
-  std::vector<out_stream> contributions;
-  out_stream results;
-  std::vector<in_stream> arriving, returning;  // contributions to fold; results of others
-  std::vector<int> peers;                      // nearest above first, so that not all send to the same rank at once
-  std::vector<std::uint64_t> own;              // bit per row: this rank's own block is not null
-  std::vector<const void*> sources;
-
-  [[nodiscard]] std::size_t bytes() const { return buffers.bytes() + own.capacity() * sizeof(std::uint64_t); }
-};
-
-/// What null blocks consist of; nothing where none can be skipped.
-template <class Op, class T>
-constexpr auto null_element(const Op& op) {
-  if constexpr (skips<Op, T>) return static_cast<T>(identity_of<T>(op));
-  else return nothing{};
-}
 
 /// The engine of the owner streams (docs/algorithms.md). To each owner goes one stream of packets: this rank's non-null blocks of
 /// the owner's share in ascending order, and how far the stream now covers the share. The owner folds a block in rank order as soon
@@ -172,7 +146,7 @@ class stream_engine {
       };
       while (!told() && since.elapsed() < 1)
         for (const auto& c : messages_.poll())
-          if ((c.token >> 62U & 1U) == 0) stream_of(c.token).sent(slot_of(c.token));
+          if (const stream_token t{c.token}; !t.is_receive()) stream_of(t).sent(t.slot());
     } catch (...) {  // it was an error of the transport, then
     }
   }
@@ -191,14 +165,9 @@ class stream_engine {
   }
 
  private:
-  enum : std::uint64_t { contribution = 0, result = 1 };            // the streams on the wire
   static constexpr std::size_t run_bytes = std::size_t{32} << 10U;  // fits the first cache, so that packing finds it there
   // Runs to scan before the others have their turn: asking MPI costs microseconds, the memory that ranks share next to nothing.
   static constexpr int runs_per_burst = 16, runs_per_burst_shared = 8;
-
-  static std::uint64_t token(std::uint64_t stream, bool receive, std::size_t index) {
-    return stream << 63U | std::uint64_t{receive} << 62U | std::uint64_t{index} << 32U;
-  }
 
   static int servers_of(const Transport& transport) {
     if constexpr (serves) return transport.servers();
@@ -258,21 +227,23 @@ class stream_engine {
     if constexpr (requires { messages_.reserve(peers); })
       messages_.reserve((replicated_ ? 1 : 2) * peers * (2 * static_cast<std::size_t>(limits_.window) + 1));
     for (std::size_t i = 0; i < s.contributions.size(); ++i) {
-      s.contributions[i].open(contribution, token(contribution, false, i), replicated_ ? all : all.subspan(i, 1), limits_, rows_,
-                              call, mine_, take);
+      s.contributions[i].open(stream_of_contributions, stream_token::make(stream_of_contributions, false, i),
+                              replicated_ ? all : all.subspan(i, 1), limits_, rows_, call, mine_, take);
       if (served()) s.contributions[i].meet_all();  // a server learns from the first packet how large the others are
     }
     for (std::size_t i = 0; i < s.arriving.size(); ++i) {
-      s.arriving[i].open(contribution, token(contribution, true, i), s.peers[i], limits_, rows_, call, buffers);
+      s.arriving[i].open(stream_of_contributions, stream_token::make(stream_of_contributions, true, i), s.peers[i], limits_, rows_,
+                         call, buffers);
       s.arriving[i].post(messages_);
     }
     if (replicated_) return;
     if (returns_results()) {
-      s.results.open(result, token(result, false, 0), all, limits_, rows_, call, mine_, take);
+      s.results.open(stream_of_results, stream_token::make(stream_of_results, false, 0), all, limits_, rows_, call, mine_, take);
       s.results.meet_all();  // who has something to fold has met everybody
     }
     for (std::size_t i = 0; i < peers; ++i) {
-      s.returning[i].open(result, token(result, true, i), s.peers[i], limits_, rows_, call, buffers);
+      s.returning[i].open(stream_of_results, stream_token::make(stream_of_results, true, i), s.peers[i], limits_, rows_, call,
+                          buffers);
       s.returning[i].post(messages_);
     }
   }
@@ -522,22 +493,19 @@ class stream_engine {
     else if (s.results.idle() && s.results.worthwhile()) s.results.flush(messages_, folded_);
   }
 
-  static std::size_t index_of(std::uint64_t token) { return static_cast<std::size_t>(token >> 32U & 0x3fffffffU); }
-  static std::size_t slot_of(std::uint64_t token) { return static_cast<std::size_t>(token & 0xffffffffU); }
-  out_stream& stream_of(std::uint64_t token) { return token >> 63U != 0 ? s_->results : s_->contributions[index_of(token)]; }
+  out_stream& stream_of(stream_token t) { return t.is_result() ? s_->results : s_->contributions[t.index()]; }
 
   bool take(std::span<const completion> done) {
     auto& s = *s_;
-    const auto is_receive = [](const completion& c) { return (c.token >> 62U & 1U) != 0; };
     // First, for what has arrived may be an error.
     for (const auto& c : done)
-      if (!is_receive(c)) stream_of(c.token).sent(slot_of(c.token));
+      if (const stream_token t{c.token}; !t.is_receive()) stream_of(t).sent(t.slot());
     for (const auto& c : done) {
-      if (!is_receive(c)) continue;
-      const auto index = index_of(c.token);
-      const auto slot = slot_of(c.token);
-      const bool is_result = c.token >> 63U != 0;
-      if (is_result) {
+      const stream_token t{c.token};
+      if (!t.is_receive()) continue;
+      const auto index = t.index();
+      const auto slot = t.slot();
+      if (t.is_result()) {
         deliver(s.returning[index], slot, c);
       } else {
         auto& stream = s.arriving[index];
@@ -565,7 +533,7 @@ class stream_engine {
     const auto found = difference(rank_, mine_, stream.peer(), theirs);
     if (!differs_) {
       // Nobody has all first packets without a difference, so nobody folds: there will be no results.
-      messages_.cancel(result);
+      messages_.cancel(stream_of_results);
       differs_.emplace(found);
     } else if (stream.peer() < differs_->rank()) {
       differs_.emplace(found);
