@@ -92,7 +92,7 @@ class collective final : public operation_base {
   [[nodiscard]] const stopwatch& watch() const { return total_; }
 
  private:
-  enum class stage { queued, telling, agreeing, comparing, running };
+  enum class stage { queued, telling, gathering, agreeing, comparing, running };
 
   [[nodiscard]] const void* group() const noexcept override {
     if constexpr (requires { transport_.context(); }) return &transport_.context();
@@ -117,6 +117,8 @@ class collective final : public operation_base {
         return true;
       case stage::telling:
         return heard();
+      case stage::gathering:
+        return gathered();
       case stage::agreeing:
         return agreed();
       case stage::comparing:
@@ -139,6 +141,9 @@ class collective final : public operation_base {
         return std::this_thread::yield();
       case stage::telling:
         if constexpr (shares) records_->wait([this] { nudge(); });
+        return;
+      case stage::gathering:
+        if constexpr (shares) records_->wait_folded([this] { nudge(); });
         return;
       case stage::agreeing:
         return agreement_->wait(*mailbox_);
@@ -187,14 +192,32 @@ class collective final : public operation_base {
         case outcome::agree:
           run();
           break;
+        case outcome::folded:
+          pass_turn();
+          stage_ = stage::gathering;
+          break;
         case outcome::done:
           pass_turn();
-          end();
-          report_.exchange_seconds = report_.seconds - report_.detect_seconds - report_.fold_seconds;
+          end_recorded();
           break;
       }
     }
     return true;
+  }
+  bool gathered() {
+    if constexpr (shares) {
+      if (!records_->heard_folded()) {
+        if (++in_vain_ % 64 == 0) nudge();
+        return false;
+      }
+      records_->gather(call_, transport_.rank(), report_);
+      end_recorded();
+    }
+    return true;
+  }
+  void end_recorded() {
+    end();
+    report_.exchange_seconds = report_.seconds - report_.detect_seconds - report_.fold_seconds - report_.deliver_seconds;
   }
   // Whoever asks on and on waits, and is the only one to drive MPI.
   void nudge() {

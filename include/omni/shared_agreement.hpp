@@ -19,24 +19,26 @@
 namespace omni::detail {
 
 /// The same as `agreement` where ranks share memory: each leaves one record of the call, and each reads those of all others. For a
-/// tensor that is not large the record has all of the rank's contribution, and then it is all there is: every rank folds them.
+/// tensor that is not large the record has all of the rank's contribution, and then it is all there is: every rank folds them, or
+/// a part of them that the others read.
 template <class Topology, class Call>
 class shared_agreement {
  public:
   shared_agreement(window& w, std::uint32_t number, const Topology& topology, const Call& call)
-      : window_(&w), number_(number), bytes_(recorded_bytes(topology, call, w)) {}
+      : window_(&w), number_(number), bytes_(recorded_bytes(topology, call, w)), by_all_(is_folded_by_all(topology, call, w)) {}
 
   /// Whether earlier calls have left room for the record.
   [[nodiscard]] bool may_tell() const { return window_->may_tell(number_, bytes_); }
   /// For a call that needs no record after all.
-  void skip() { window_->take(number_); }
+  void skip() { window_->skip(number_); }
   /// Leaves this rank's record. `samples`: without room for packets it will have to be known how dense the tensor is.
   void tell(Call& call, bool samples, report& r) {
     const bool has_room = is_small() || (fits(call) && window_->commit());
     std::span<std::byte> room;
     if (has_room && bytes_ != 0) {
-      room = window_->record_room(number_, bytes_);
-      timed(call, r.detect_seconds, [&] { room = room.first(contribution<Call>::write(call, room, r)); });
+      room_ = window_->record_room(number_, bytes_);
+      timed(call, r.detect_seconds, [&] { room = room_.first(contribution<Call>::write(call, room_, r)); });
+      room_ = room_.subspan((room.size() + alignment - 1) / alignment * alignment);
     } else if (!has_room && samples) {
       call.density = sampled_density(call);
     }
@@ -54,6 +56,7 @@ class shared_agreement {
   enum class outcome {
     differ,  ///< the ranks called differently
     agree,   ///< they called alike, and `call` knows what they have agreed on
+    folded,  ///< and this rank's part is folded; those of the others are to be taken
     done,    ///< and all is folded
   };
   /// What the records come to. Precondition: heard().
@@ -63,29 +66,58 @@ class shared_agreement {
     call.density = a.density;
     call.shares = a.has_room;
     call.agreed = a.same;
-    const bool folds = a.same && bytes_ != 0 && a.has_room;
-    try {
-      if (folds) fold(call, rank, r);
-    } catch (...) {
-      window_->take(number_);  // a record that is never taken is never written over
-      throw;
-    }
+    auto result = a.same ? outcome::agree : outcome::differ;
+    taking([&] {
+      if (!a.same || bytes_ == 0 || !a.has_room) return;
+      fold(call, rank, r);
+      result = by_all_ ? outcome::done : outcome::folded;
+    });
+    if (result != outcome::folded) window_->take(number_);
+    return result;
+  }
+  /// Whether the others have folded their parts.
+  [[nodiscard]] bool heard_folded() const { return window_->heard_folded(number_); }
+  template <class F>
+  void wait_folded(const F& nudge) const {
+    backoff patience(window_->has_core());
+    while (!heard_folded()) patience.pause(nudge);
+  }
+  /// Takes them. Precondition: heard_folded().
+  void gather(const Call& call, int rank, report& r) const {
+    taking([&] {
+      const auto n = static_cast<std::size_t>(window_->ranks());
+      contributions parts;
+      for (std::size_t k = 0; k < n; ++k) {
+        parts[k] = window_->folded(k, number_);
+        if (static_cast<int>(k) != rank) r.bytes_received += parts[k].size();
+      }
+      const auto all = recorded();
+      timed(call, r.deliver_seconds, [&] {
+        contribution<Call>::take_parts(call, std::span(all).first(n), std::span(parts).first(n), static_cast<std::size_t>(rank));
+      });
+    });
     window_->take(number_);
-    return folds ? outcome::done : a.same ? outcome::agree : outcome::differ;
   }
 
  private:
   static constexpr std::size_t alignment = 64;  // of contributions
+  using contributions = std::array<std::span<const std::byte>, automatic::most_sharing_ranks>;
 
   // Bytes that a contribution may have; 0 if records have none.
   static std::size_t recorded_bytes(const Topology& topology, const Call& call, const window& w) {
     if constexpr (std::is_same_v<Topology, automatic> && alignof(typename Call::value_type) <= alignment) {
       if (topology.is_recorded(call.bytes(), w.ranks())) {
         const auto bytes = contribution<Call>::largest(call);
-        return bytes <= window::large_bytes ? std::max<std::size_t>(bytes, 1) : 0;
+        // A part is at most a line more than an equal share of blocks, and they are whole.
+        const auto part = is_folded_by_all(topology, call, w) ? 0 : contribution<Call>::largest_part(call, w.ranks()) + alignment;
+        return bytes <= window::large_bytes && part <= window::large_bytes - bytes ? std::max<std::size_t>(bytes, 1) : 0;
       }
     }
     return 0;
+  }
+  static bool is_folded_by_all(const Topology& topology, const Call& call, const window& w) {
+    if constexpr (std::is_same_v<Topology, automatic>) return topology.is_folded_by_all(call.bytes(), w.ranks());
+    else return true;
   }
   // Whether packets have room for the call's blocks, three for each stream.
   [[nodiscard]] bool fits(const Call& call) const {
@@ -94,20 +126,41 @@ class shared_agreement {
     return call.partition.largest(call.in.size()) <= most / sizeof(typename Call::value_type);
   }
   [[nodiscard]] bool is_small() const { return bytes_ != 0 && bytes_ <= window::small_bytes; }
+  [[nodiscard]] contributions recorded() const {
+    contributions all;
+    for (std::size_t k = 0; k < static_cast<std::size_t>(window_->ranks()); ++k) all[k] = window_->contribution(k, number_);
+    return all;
+  }
+  // Folds all there is, or this rank's part of it.
   void fold(const Call& call, int rank, report& r) const {
-    std::array<std::span<const std::byte>, automatic::most_sharing_ranks> all;
-    const auto n = static_cast<std::size_t>(window_->ranks());
-    for (std::size_t k = 0; k < n; ++k) {
-      all[k] = window_->contribution(k, number_);
-      r.extra_bytes += all[k].size();
-    }
-    r.bytes_sent = all[static_cast<std::size_t>(rank)].size();
-    r.bytes_received = r.extra_bytes - r.bytes_sent;
-    r.bytes_sent *= n - 1;
-    timed(call, r.fold_seconds,
-          [&] { contribution<Call>::fold(call, std::span<const std::span<const std::byte>>(all).first(n), r); });
-    r.topology = "replicated";
+    const auto recorded_by_all = recorded();
+    const auto n = static_cast<std::size_t>(window_->ranks()), mine = static_cast<std::size_t>(rank);
+    const auto all = std::span(recorded_by_all).first(n);
+    auto told = all[mine].size(), heard = std::size_t{0}, folded = heard;
+    for (const auto& c : all) heard += c.size();
+    heard -= told;
     r.blocks_total = call.blocks();
+    timed(call, r.fold_seconds,
+          [&] { folded = contribution<Call>::fold_part(call, all, by_all_ ? 0 : mine, by_all_ ? 1 : n, room_, r); });
+    r.extra_bytes = told + folded;
+    if (!by_all_) {
+      window_->tell_folded(number_, room_.first(folded));
+      told /= n;  // parts are of equal size: each reads an n-th, give or take, of what another has
+      heard /= n;
+    }
+    r.topology = by_all_ ? "replicated" : "colocated";
+    r.bytes_sent = (told + folded) * (n - 1);
+    r.bytes_received = heard;
+  }
+  // A record that is never taken is never written over.
+  template <class F>
+  void taking(const F& f) const {
+    try {
+      f();
+    } catch (...) {
+      window_->take(number_);
+      throw;
+    }
   }
   // Asking for the time takes as long as adding a few hundred numbers.
   template <class F>
@@ -121,7 +174,9 @@ class shared_agreement {
 
   window* window_;
   std::uint32_t number_;
-  std::size_t bytes_;
+  std::size_t bytes_;          // that a contribution may have
+  bool by_all_;                // every rank folds everything
+  std::span<std::byte> room_;  // for what this rank folds
 };
 
 }  // namespace omni::detail

@@ -23,6 +23,7 @@ namespace omni::detail {
 
 template <class Call>
 class contribution {
+  using contributions = std::span<const std::span<const std::byte>>;
   using T = typename Call::value_type;
   using Op = typename Call::operation_type;
 
@@ -67,52 +68,109 @@ class contribution {
     }
   }
 
-  /// Folds those of all ranks, in the order of the ranks, into the output.
-  static void fold(const Call& call, std::span<const std::span<const std::byte>> all, report& r) {
-    auto& [sources, at] = scratch();
-    const auto expect = [&](bool fine, std::size_t rank) {
-      if (!fine) throw protocol(static_cast<int>(rank), "a contribution of the wrong length");
-    };
-    sources.clear();
-    if (!is_sparse(call)) {
-      for (std::size_t rank = 0; rank < all.size(); ++rank) {
-        expect(all[rank].size() == call.bytes(), rank);
-        sources.push_back(all[rank].data());
-      }
-      fold_block(call.op, std::span<const void* const>(sources), false, call.out.data(), call.out.size());
-      r.union_blocks = call.blocks();
-      return;
-    }
-    const auto blocks = call.blocks();
+  /// Bytes of the largest of so many parts.
+  [[nodiscard]] static std::size_t largest_part(const Call& call, int parts) {
+    const auto n = static_cast<std::size_t>(parts),
+               unit = std::max<std::size_t>(call.partition.largest(call.in.size()) * sizeof(T), 64);
+    return (call.bytes() / unit / n + 2) * unit;
+  }
+  /// Folds one of `parts` parts of the blocks that are not null on some rank, in the order of the ranks, into the output and,
+  /// unless it is the only part, packed into `room`; how many bytes that takes. Parts have the same number of blocks, to one.
+  static std::size_t fold_part(const Call& call, contributions all, std::size_t part, std::size_t parts, std::span<std::byte> room,
+                               report& r) {
+    auto& [sources, at, masks] = scratch();
+    expect_lengths(call, all);
     at.assign(all.size(), head(call));
-    for (std::size_t rank = 0; rank < all.size(); ++rank) expect(all[rank].size() >= head(call), rank);
-    for (std::size_t first = 0; first < blocks; first += 64) {
-      const auto mask = [&](std::size_t rank) {
-        std::uint64_t m = 0;
-        std::memcpy(&m, all[rank].data() + first / 8, sizeof(m));
-        return m & ones(std::min<std::size_t>(64, blocks - first));
-      };
+    std::size_t packed = 0;
+    const auto fold_run = [&](block_range run, auto&& has) {
+      const auto bytes = run.size * sizeof(T);
+      sources.clear();
+      for (std::size_t rank = 0; rank < all.size(); ++rank) {
+        if (!has(rank)) continue;
+        expect(all[rank].size() - at[rank] >= bytes, rank);
+        sources.push_back(all[rank].data() + at[rank]);
+        at[rank] += bytes;
+      }
+      T* const out = call.out.data() + run.first;
+      fold_block(call.op, std::span<const void* const>(sources), sources.size() < all.size(), out, run.size);
+      if (parts == 1) return;
+      copy_bytes(room.subspan(packed, bytes).data(), out, bytes);
+      packed += bytes;
+    };
+    if (!is_sparse(call)) {
+      const auto mine = elements(call, part, parts);
+      r.union_blocks = call.blocks();
+      std::fill(at.begin(), at.end(), mine.first * sizeof(T));
+      if (mine.size != 0) fold_run(mine, [](std::size_t) { return true; });
+      return packed;
+    }
+    const auto blocks = call.blocks(), unions = parts == 1 ? blocks : union_blocks(call, all);
+    const auto begin = cut(unions, part, parts), end = cut(unions, part + 1, parts);
+    masks.resize(all.size());
+    std::size_t seen = 0;
+    for (std::size_t first = 0; first < blocks && seen < end; first += 64) {
       std::uint64_t any = 0, every = ~std::uint64_t{0};
       for (std::size_t rank = 0; rank < all.size(); ++rank) {
-        any |= mask(rank);
-        every &= mask(rank);
+        masks[rank] = mask(all[rank], first, blocks);
+        any |= masks[rank];
+        every &= masks[rank];
       }
-      r.union_blocks += static_cast<std::size_t>(std::popcount(any));
-      while (any != 0) {
+      const auto here = static_cast<std::size_t>(std::popcount(any));
+      if (seen + here <= begin) {
+        for (std::size_t rank = 0; rank < all.size(); ++rank)
+          at[rank] += static_cast<std::size_t>(std::popcount(masks[rank])) * range(call, first, 1).size * sizeof(T);
+        seen += here;
+        continue;
+      }
+      while (any != 0 && seen < end) {
         const auto b = static_cast<std::size_t>(std::countr_zero(any));
         // Blocks that every rank has are folded in one piece.
-        const auto n = std::max<std::size_t>(1, static_cast<std::size_t>(std::countr_one(every >> b)));
+        auto n = std::max<std::size_t>(1, static_cast<std::size_t>(std::countr_one(every >> b)));
+        n = std::min(n, (seen < begin ? begin : end) - seen);
+        const auto run = range(call, first + b, n);
+        const auto has = [&](std::size_t rank) { return (masks[rank] >> b & 1U) != 0; };
+        if (seen >= begin) {
+          fold_run(run, has);
+        } else {
+          for (std::size_t rank = 0; rank < all.size(); ++rank) at[rank] += has(rank) ? run.size * sizeof(T) : 0;
+        }
+        seen += n;
+        any &= ~(ones(n) << b);
+      }
+    }
+    r.union_blocks = parts == 1 ? seen : unions;
+    return packed;
+  }
+  /// Copies what the others have folded, each its part, to the output.
+  static void take_parts(const Call& call, contributions all, contributions folded, std::size_t mine) {
+    const auto parts = folded.size();
+    const auto expect_part = [&](std::size_t part, std::size_t bytes, std::size_t most) {
+      if (bytes > most) throw protocol(static_cast<int>(part), "a folded part of the wrong length");
+    };
+    if (!is_sparse(call)) {
+      for (std::size_t part = 0; part < parts; ++part) {
+        const auto run = elements(call, part, parts);
+        expect_part(part, run.size * sizeof(T), folded[part].size());
+        if (part != mine) copy_bytes(call.out.data() + run.first, folded[part].data(), run.size * sizeof(T));
+      }
+      return;
+    }
+    const auto blocks = call.blocks(), unions = union_blocks(call, all);
+    std::size_t seen = 0, part = 0, at = 0, end = cut(unions, 1, parts);
+    for (std::size_t first = 0; first < blocks; first += 64) {
+      for (auto any = union_mask(all, first, blocks); any != 0;) {
+        for (; seen == end; end = cut(unions, part + 1, parts)) {
+          expect(++part < parts, mine);
+          at = 0;
+        }
+        const auto b = static_cast<std::size_t>(std::countr_zero(any));
+        const auto n = std::min(static_cast<std::size_t>(std::countr_one(any >> b)), end - seen);
         const auto run = range(call, first + b, n);
         const auto bytes = run.size * sizeof(T);
-        sources.clear();
-        for (std::size_t rank = 0; rank < all.size(); ++rank) {
-          if ((mask(rank) >> b & 1U) == 0) continue;
-          expect(all[rank].size() - at[rank] >= bytes, rank);
-          sources.push_back(all[rank].data() + at[rank]);
-          at[rank] += bytes;
-        }
-        fold_block(call.op, std::span<const void* const>(sources), sources.size() < all.size(), call.out.data() + run.first,
-                   run.size);
+        expect_part(part, at + bytes, folded[part].size());
+        if (part != mine) copy_bytes(call.out.data() + run.first, folded[part].data() + at, bytes);
+        at += bytes;
+        seen += n;
         any &= ~(ones(n) << b);
       }
     }
@@ -123,6 +181,40 @@ class contribution {
     r.blocks_sent = call.blocks();
     copy_bytes(to.data(), call.in.data(), call.bytes());
     return call.bytes();
+  }
+  static void expect(bool fine, std::size_t rank) {
+    if (!fine) throw protocol(static_cast<int>(rank), "a contribution of the wrong length");
+  }
+  static void expect_lengths(const Call& call, contributions all) {
+    for (std::size_t rank = 0; rank < all.size(); ++rank)
+      expect(is_sparse(call) ? all[rank].size() >= head(call) : all[rank].size() == call.bytes(), rank);
+  }
+  /// The 64 blocks from `first` on that a rank contributes.
+  [[nodiscard]] static std::uint64_t mask(std::span<const std::byte> contribution, std::size_t first, std::size_t blocks) {
+    std::uint64_t m = 0;
+    std::memcpy(&m, contribution.data() + first / 8, sizeof(m));
+    return m & ones(std::min<std::size_t>(64, blocks - first));
+  }
+  [[nodiscard]] static std::uint64_t union_mask(contributions all, std::size_t first, std::size_t blocks) {
+    std::uint64_t any = 0;
+    for (const auto& c : all) any |= mask(c, first, blocks);
+    return any;
+  }
+  [[nodiscard]] static std::size_t union_blocks(const Call& call, contributions all) {
+    std::size_t n = 0;
+    const auto blocks = call.blocks();
+    for (std::size_t first = 0; first < blocks; first += 64)
+      n += static_cast<std::size_t>(std::popcount(union_mask(all, first, blocks)));
+    return n;
+  }
+  /// Where a part of n things begins.
+  [[nodiscard]] static std::size_t cut(std::size_t n, std::size_t part, std::size_t parts) { return n * part / parts; }
+  /// A part of all elements, cut at cache lines.
+  [[nodiscard]] static block_range elements(const Call& call, std::size_t part, std::size_t parts) {
+    constexpr std::size_t line = std::max<std::size_t>(64 / sizeof(T), 1);
+    const auto n = call.in.size(), lines = (n + line - 1) / line;
+    const auto begin = cut(lines, part, parts) * line;
+    return {begin, std::min(cut(lines, part + 1, parts) * line, n) - std::min(begin, n)};
   }
   static std::uint64_t ones(std::size_t n) { return n == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << n) - 1; }
   /// Bytes of the bits: elements begin on a cache line.
@@ -145,6 +237,7 @@ class contribution {
   struct scratch_type {
     std::vector<const void*> sources;
     std::vector<std::size_t> at;
+    std::vector<std::uint64_t> masks;
   };
   static scratch_type& scratch() {
     thread_local scratch_type s;

@@ -17,8 +17,8 @@ namespace omni {
 
 /// Topology: the default. Never much slower than the best dense algorithm, faster wherever there are zeros.
 ///
-/// Where all ranks share memory: the owner streams, replicated for two ranks, else colocated; up to 512 KiB / N each rank's whole
-/// contribution is one record, and every rank folds them all. Else:
+/// Where all ranks share memory: the owner streams, replicated for two ranks, else colocated; up to 1 MiB each rank's whole
+/// contribution is one record (is_recorded()). Else:
 ///
 /// | tensor | runs |
 /// | --- | --- |
@@ -44,10 +44,15 @@ struct automatic {
 
   /// Ranks of one host up to which small tensors, too, go through their shared memory.
   static constexpr int most_sharing_ranks = 16;
-  /// Whether all of a rank's contribution travels with the record that tells of the call, and every rank folds all of them: one
-  /// latency, for the work of N ranks.
+  /// Whether all of a rank's contribution travels with the record that tells of the call, where ranks share memory.
   [[nodiscard]] static constexpr bool is_recorded(std::size_t bytes, int ranks) {
-    return ranks <= most_sharing_ranks && bytes <= (std::size_t{512} << 10U) / static_cast<std::size_t>(ranks);
+    return is_folded_by_all(bytes, ranks) || (ranks > 2 && ranks <= most_sharing_ranks &&
+                                              bytes <= (std::size_t{4} << 20U) / static_cast<std::size_t>(std::max(ranks, 4)));
+  }
+  /// Whether every rank then folds all of them: one latency, for the work of N ranks. Else each folds a part, and reads those of
+  /// the others.
+  [[nodiscard]] static constexpr bool is_folded_by_all(std::size_t bytes, int ranks) {
+    return ranks <= most_sharing_ranks && bytes <= (std::size_t{256} << 10U) / (ranks == 2 ? 1U : static_cast<std::size_t>(ranks));
   }
   [[nodiscard]] constexpr bool is_small(std::size_t bytes) const { return bytes <= std::min(small_bytes, one_message); }
   /// Whether a dense algorithm is faster. Inside a host that is where the copies of sparse packets cost more than the volume they

@@ -34,7 +34,7 @@ struct stream_options {
   [[nodiscard]] std::optional<packet_limits> limits_within(std::size_t room, std::size_t streams, int most,
                                                            std::size_t largest_block_bytes) const {
     constexpr std::size_t preferred = std::size_t{32} << 10U;
-    constexpr std::size_t cached = std::size_t{1} << 20U;  // what is under way should stay in the second cache
+    constexpr std::size_t cached = std::size_t{256} << 10U;  // what is under way stays in the second cache, beside the tensor
     constexpr std::size_t least = 2048;
     const auto share = room / streams;
     if (packet_bytes > share) return std::nullopt;

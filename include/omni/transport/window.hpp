@@ -31,9 +31,9 @@ namespace omni::detail {
 class window {
  public:
   static constexpr int most_ranks = 64;
-  static constexpr std::size_t small_bytes = std::size_t{16} << 10U;   ///< of a contribution for which there is always room
-  static constexpr std::size_t large_bytes = std::size_t{264} << 10U;  ///< of any contribution
-  static constexpr std::size_t packet_room = std::size_t{2} << 20U;    ///< bytes of a rank's packets
+  static constexpr std::size_t small_bytes = std::size_t{16} << 10U;    ///< of a contribution for which there is always room
+  static constexpr std::size_t large_bytes = std::size_t{1344} << 10U;  ///< of any contribution, and of what its rank folds
+  static constexpr std::size_t packet_room = std::size_t{2} << 20U;     ///< bytes of a rank's packets
   static constexpr unsigned streams = 2;
   static constexpr int in_flight = 16;  ///< packets of a stream to one peer, at most
 
@@ -70,9 +70,10 @@ class window {
 
   // ---- records
 
-  /// Whether the record of a call may be written, with a contribution of up to so many bytes.
+  /// Whether the record of a call may be written, with a contribution of up to so many bytes. Calls tell, or skip it, in their
+  /// order: a rank that gave its room to a later call could wait for one that has given it to an earlier.
   [[nodiscard]] bool may_tell(std::uint32_t call, std::size_t bytes) {
-    if (!all_took(call - records)) return false;
+    if (call != told_ || !all_took(call - records)) return false;
     for (auto& l : large_)
       if (call - l.call >= records) l.used = false;  // taken, then; its number would come round again
     const auto& large = large_[next_large_ % large_records];
@@ -88,6 +89,7 @@ class window {
   }
   /// Tells the others of a call. Precondition: may_tell().
   void tell(std::uint32_t call, std::int64_t digest, double density, bool has_room, std::span<const std::byte> contribution) {
+    ++told_;
     auto& r = record_of(rank_, call);
     r.digest = digest;
     r.density = density;
@@ -95,6 +97,24 @@ class window {
     r.bytes = contribution.size();
     r.offset = contribution.empty() ? 0 : static_cast<std::uint64_t>(contribution.data() - segments_[rank_].data());
     r.number.store(call + 1, std::memory_order_release);
+  }
+  /// For a call that needs no record.
+  void skip(std::uint32_t call) {
+    ++told_;
+    take(call);
+  }
+  /// Tells the others where the part lies that this rank has folded, in the room of its record.
+  void tell_folded(std::uint32_t call, std::span<const std::byte> part) {
+    auto& r = record_of(rank_, call);
+    r.folded_bytes = static_cast<std::uint32_t>(part.size());
+    r.folded_offset = part.empty() ? 0 : static_cast<std::uint64_t>(part.data() - segments_[rank_].data());
+    r.folded.store(call + 1, std::memory_order_release);
+  }
+  /// Whether all others have folded theirs.
+  [[nodiscard]] bool heard_folded(std::uint32_t call) const {
+    for (std::size_t r = 0; r < segments_.size(); ++r)
+      if (r != rank_ && record_of(r, call).folded.load(std::memory_order_acquire) != call + 1) return false;
+    return true;
   }
   /// Whether all others have told of it.
   [[nodiscard]] bool heard(std::uint32_t call) const {
@@ -122,10 +142,12 @@ class window {
   /// A rank's contribution.
   [[nodiscard]] std::span<const std::byte> contribution(std::size_t rank, std::uint32_t call) const {
     const auto& r = record_of(rank, call);
-    const auto segment = std::span<const std::byte>(segments_[rank]);
-    if (r.offset > segment.size() || r.bytes > segment.size() - r.offset)
-      throw protocol(static_cast<int>(rank), "a contribution outside its segment");
-    return segment.subspan(static_cast<std::size_t>(r.offset), static_cast<std::size_t>(r.bytes));
+    return within(rank, r.offset, r.bytes);
+  }
+  /// The part that a rank has folded.
+  [[nodiscard]] std::span<const std::byte> folded(std::size_t rank, std::uint32_t call) const {
+    const auto& r = record_of(rank, call);
+    return within(rank, r.folded_offset, r.folded_bytes);
   }
   /// This rank needs the records of a call no more.
   void take(std::uint32_t call) {
@@ -213,7 +235,8 @@ class window {
   }
 
  private:
-  static constexpr std::uint32_t records = 8, large_records = 4;
+  static constexpr std::uint32_t records = 8;
+  static constexpr std::uint32_t large_records = 2;  // more would only displace others from the second cache
   static constexpr std::size_t line = 64;
   static constexpr std::size_t ring = in_flight;
 
@@ -228,6 +251,9 @@ class window {
     std::int64_t digest = 0;
     double density = 0;
     std::uint64_t offset = 0, bytes = 0;  // of the contribution in the segment
+    std::uint64_t folded_offset = 0;      // of the part that the rank has folded
+    std::uint32_t folded_bytes = 0;
+    std::atomic<std::uint32_t> folded = 0;  // of the call, from 1
   };
   static_assert(sizeof(header) == line);
   static constexpr std::size_t record_bytes = line + small_bytes;
@@ -275,6 +301,12 @@ class window {
     return !before(least);
   }
 
+  [[nodiscard]] std::span<const std::byte> within(std::size_t rank, std::uint64_t offset, std::uint64_t bytes) const {
+    const auto segment = std::span<const std::byte>(segments_[rank]);
+    if (offset > segment.size() || bytes > segment.size() - offset)
+      throw protocol(static_cast<int>(rank), "a contribution outside its segment");
+    return segment.subspan(static_cast<std::size_t>(offset), static_cast<std::size_t>(bytes));
+  }
   static std::size_t channel(int peer, unsigned stream) { return static_cast<std::size_t>(peer) * streams + stream; }
   template <class X>
   [[nodiscard]] X& at(std::size_t rank, std::size_t offset) const {
@@ -317,6 +349,7 @@ class window {
   std::function<bool()> commit_;
   bool committed_ = false, has_room_ = false;
   bool has_core_;
+  std::uint32_t told_ = 0;             // calls of which this rank has told, or had nothing to
   std::array<bool, records> taken_{};  // records after the oldest that is not
   std::uint32_t all_taken_ = 0;        // records that all are known to have taken
   struct large_record {
