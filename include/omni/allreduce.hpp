@@ -37,7 +37,7 @@ namespace detail {
 template <class Comm>
 decltype(auto) transport_of(Comm& comm) {
   using plain = std::remove_const_t<Comm>;
-  if constexpr (message_transport<plain>) {
+  if constexpr (transport_type<plain>) {
     static_assert(!std::is_const_v<Comm>, "omni: a transport is changed by sending; it must not be const");
     return (comm);
   } else {
@@ -47,7 +47,7 @@ decltype(auto) transport_of(Comm& comm) {
                   "omni: the first argument is neither a communicator (MPI_Comm, boost::mpi::communicator) nor a transport");
     if constexpr (is_communicator) return transport::mpi(static_cast<MPI_Comm>(comm));
 #else
-    static_assert(message_transport<plain>, "omni: the first argument is not a transport, and mpi.h was not found");
+    static_assert(transport_type<plain>, "omni: the first argument is not a transport, and mpi.h was not found");
 #endif
   }
 }
@@ -278,7 +278,7 @@ report allreduce(Comm&& comm, Data&& data, More&&... more) {
 /// reach that call, as they may with MPI_Iallreduce. Wait for them first, or make the call an iallreduce too.
 template <class... Policies, class Comm, class Data, class... More>
 [[nodiscard]] request iallreduce(Comm&& comm, Data&& data, More&&... more) {
-  constexpr bool lives = std::is_lvalue_reference_v<Comm&&> || !message_transport<std::remove_cvref_t<Comm>>;
+  constexpr bool lives = std::is_lvalue_reference_v<Comm&&> || !transport_type<std::remove_cvref_t<Comm>>;
   static_assert(lives, "omni: the request would outlive the transport, which is a temporary; give it a name");
   return detail::parse<request, Policies...>(
       [&](const auto& call, const auto& topology) {

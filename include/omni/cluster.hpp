@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstddef>
@@ -15,12 +16,14 @@
 #include <thread>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "allreduce.hpp"
 #include "error.hpp"
 #include "reduction.hpp"
 #include "topology/dedicated.hpp"
 #include "topology/server.hpp"
+#include "topology/slot_owner.hpp"
 
 #if OMNI_DETAIL_MPI
 #include "transport/cluster_members.hpp"
@@ -91,10 +94,10 @@ class plain_members {
 /// none, the workers fold for themselves. All workers give the same number: `mismatch` if not; `usage` if no worker would be left.
 template <class Members>
 class cluster {
-  using transport_type = std::remove_reference_t<decltype(std::declval<Members&>().transport())>;
+  using carrier = std::remove_reference_t<decltype(std::declval<Members&>().transport())>;
 
  public:
-  static constexpr bool may_lose = false;
+  static constexpr bool may_lose = detail::may_lose<carrier>;
 
   template <class Comm, class Role>
   cluster(Comm&& comm, const Role& role) : members_(std::forward<Comm>(comm), role) {
@@ -135,7 +138,7 @@ class cluster {
   }
 
   /// Bytes of packet buffers that a server has needed at most: workers x window x packet, whatever the size of the tensors.
-  [[nodiscard]] std::size_t buffer_bytes() const { return state_ != nullptr ? state_->buffers.bytes() : 0; }
+  [[nodiscard]] std::size_t buffer_bytes() const { return state_ != nullptr ? state_->buffers.bytes() : buffer_bytes_; }
 
   // What a call needs of a transport.
 
@@ -145,24 +148,24 @@ class cluster {
     return members_.transport().open();
   }
   void mark_broken(const std::string& why) { broken_ = why; }
-  [[nodiscard]] auto& context() const requires requires(const transport_type& t) { t.context(); }
+  [[nodiscard]] auto& context() const requires requires(const carrier& t) { t.context(); }
   { return members_.transport().context(); }
-  [[nodiscard]] auto keep_alive() const requires requires(const transport_type& t) { t.keep_alive(); }
+  [[nodiscard]] auto keep_alive() const requires requires(const carrier& t) { t.keep_alive(); }
   { return members_.transport().keep_alive(); }
-  [[nodiscard]] std::uint32_t queue() requires requires(transport_type& t) { t.queue(); }
+  [[nodiscard]] std::uint32_t queue() requires requires(carrier& t) { t.queue(); }
   { return members_.transport().queue(); }
-  [[nodiscard]] bool may_start(std::uint32_t ticket) requires requires(transport_type& t) { t.queue(); }
+  [[nodiscard]] bool may_start(std::uint32_t ticket) requires requires(carrier& t) { t.queue(); }
   { return members_.transport().may_start(ticket); }
-  void has_started() requires requires(transport_type& t) { t.queue(); }
+  void has_started() requires requires(carrier& t) { t.queue(); }
   { members_.transport().has_started(); }
-  [[nodiscard]] bool nothing_queued() requires requires(transport_type& t) { t.queue(); }
+  [[nodiscard]] bool nothing_queued() requires requires(carrier& t) { t.queue(); }
   { return members_.transport().nothing_queued(); }
   /// For topologies without servers.
   [[nodiscard]] decltype(auto) among_workers() { return members_.among_workers(); }
 
  private:
   void wait_until_open() {
-    if constexpr (requires(transport_type & t) { t.nothing_queued(); }) {
+    if constexpr (requires(carrier& t) { t.nothing_queued(); }) {
       while (!members_.transport().nothing_queued())
         if (!detail::operation_base::progress_all()) std::this_thread::yield();
     }
@@ -171,6 +174,54 @@ class cluster {
     if (!is_server()) throw usage("omni: rank " + std::to_string(rank()) + " is a worker; only servers serve");
     if (!broken_.empty()) throw error("omni: this cluster is unusable since an earlier error: " + broken_);
     wait_until_open();
+    if constexpr (may_lose) return serve_slots(known);
+    else return serve_streams(known);
+  }
+  // Where packets may be lost.
+  int serve_slots(const detail::reductions& known) {
+    const auto workers = size();
+    std::vector<bool> left(static_cast<std::size_t>(workers));
+    for (bool deserted = false; !deserted;) {
+      auto messages = members_.transport().open();
+      detail::slot_owner owner(workers, static_cast<std::size_t>(servers()), static_cast<std::size_t>(rank() - workers), rank(),
+                               messages.call(), &known);
+      for (int w = 0; w < workers; ++w)
+        if (left[static_cast<std::size_t>(w)]) owner.left(w);
+      const auto send = [&](int w, std::span<const std::byte> d) { messages.send(w, d); };
+      bool aborted = false;
+      try {
+        while (!owner.finished() && !aborted) {
+          constexpr double patience = 1e-3;
+          for (auto a = messages.receive(patience); a && !aborted; a = messages.receive(0)) {
+            if (a->peer >= workers) continue;
+            aborted = a->datagram.header.kind == detail::slot_kind::abort;
+            if (!aborted) owner.take(a->peer, a->datagram, send);
+          }
+          for (int w = 0; w < workers; ++w)
+            if (messages.passed(w)) owner.passed(w);
+        }
+        if (aborted) tell_all(messages, detail::slot_kind::abort);
+      } catch (const std::exception& e) {
+        mark_broken(e.what());
+        tell_all(messages, detail::slot_kind::abort);
+        throw;
+      }
+      buffer_bytes_ = std::max(buffer_bytes_, owner.bytes());
+      for (int w = 0; w < workers; ++w) left[static_cast<std::size_t>(w)] = owner.has_left(w);
+      deserted = owner.deserted();
+    }
+    return 0;
+  }
+  // So often that not all of it is likely to be lost.
+  template <class Mailbox>
+  void tell_all(Mailbox& messages, detail::slot_kind kind) {
+    constexpr int times = 24;
+    std::array<std::byte, sizeof(detail::slot_header)> room{};
+    const auto bytes = detail::slot_writer(room, {.call = messages.call(), .kind = kind}).close();
+    for (int i = 0; i < times; ++i)
+      for (int w = 0; w < size(); ++w) messages.send(w, bytes);
+  }
+  int serve_streams(const detail::reductions& known) {
     state_ = std::make_unique<detail::server_state>();
     using mailbox_type = decltype(members_.transport().open());
     for (bool deserted = false; !deserted;) {
@@ -227,6 +278,27 @@ class cluster {
     if (detail::operation_base::any_active()) detail::operation_base::settle(group());
     wait_until_open();
     auto messages = members_.transport().open();
+    if constexpr (may_lose) leave_slots(messages);
+    else leave_streams(messages);
+  }
+  // Says so until every server has answered, or it must have been heard.
+  template <class Mailbox>
+  void leave_slots(Mailbox& messages) {
+    constexpr int times = 24;
+    constexpr double patience = 5e-3;
+    std::array<std::byte, sizeof(detail::slot_header)> room{};
+    const auto bye = detail::slot_writer(room, {.call = messages.call(), .kind = detail::slot_kind::leave}).close();
+    std::vector<bool> heard(static_cast<std::size_t>(servers()));
+    for (int i = 0; i < times && std::find(heard.begin(), heard.end(), false) != heard.end(); ++i) {
+      for (int s = 0; s < servers(); ++s)
+        if (!heard[static_cast<std::size_t>(s)]) messages.send(size() + s, bye);
+      for (auto a = messages.receive(patience); a; a = messages.receive(patience))
+        if (a->peer >= size() && a->datagram.header.kind == detail::slot_kind::farewell)
+          heard[static_cast<std::size_t>(a->peer - size())] = true;
+    }
+  }
+  template <class Mailbox>
+  void leave_streams(Mailbox& messages) {
     const detail::packet_header bye{.call = messages.call(),
                                     .flags = detail::packet_first | detail::packet_last | detail::packet_leave};
     std::array<std::byte, sizeof(bye)> packet{};
@@ -237,6 +309,7 @@ class cluster {
 
   Members members_;
   std::unique_ptr<detail::server_state> state_;  // of a server
+  std::size_t buffer_bytes_ = 0;                 // of one that serves slots
   bool left_ = false;
   std::string broken_;  // why, after an error: nothing is sent any more but that this rank leaves
 };
@@ -249,7 +322,7 @@ requires std::is_convertible_v<const Comm&, MPI_Comm> cluster(const Comm&, const
 /// What a cluster of an MPI communicator is, where its type has to be named.
 using mpi_cluster = cluster<detail::mpi_members>;
 #endif
-template <message_transport Transport>
+template <transport_type Transport>
 cluster(Transport&, const dedicated&) -> cluster<detail::plain_members<Transport>>;
 
 }  // namespace omni

@@ -64,7 +64,8 @@ class collective final : public operation_base {
   using transport_type = std::remove_reference_t<Transport>;
   using mailbox_type = decltype(std::declval<transport_type&>().open());
   using engine = typename Topology::template engine<Call, transport_type>;
-  using comparison = stream_engine<Call, transport_type>;
+  // Where packets may be lost the engine finds out itself whether the ranks agree.
+  using comparison = std::conditional_t<may_lose<transport_type>, slot_engine<Call, transport_type>, stream_engine<Call, transport_type>>;
   static_assert(std::is_constructible_v<engine, const Topology&, const Call&, transport_type&, mailbox_type>,
                 "omni: the topology's engine cannot be made from (topology, call, transport, mailbox); see omni::topology");
   static constexpr bool agrees = agrees_first<transport_type>();
@@ -146,7 +147,8 @@ class collective final : public operation_base {
         if constexpr (shares) records_->wait_folded([this] { nudge(); });
         return;
       case stage::agreeing:
-        return agreement_->wait(*mailbox_);
+        if constexpr (agrees) agreement_->wait(*mailbox_);
+        return;
       case stage::comparing:
         return comparison_->wait();
       case stage::running:
@@ -229,14 +231,16 @@ class collective final : public operation_base {
     else return false;
   }
   bool agreed() {
-    if (!agreement_->progress(*mailbox_) && !agreement_->done()) return false;
-    if (!agreement_->done()) return true;
-    if (agreement_->same_call()) {
-      call_.density = agreement_->density();
-      call_.agreed = true;
-      run();
-    } else {
-      compare();
+    if constexpr (agrees) {
+      if (!agreement_->progress(*mailbox_) && !agreement_->done()) return false;
+      if (!agreement_->done()) return true;
+      if (agreement_->same_call()) {
+        call_.density = agreement_->density();
+        call_.agreed = true;
+        run();
+      } else {
+        compare();
+      }
     }
     return true;
   }

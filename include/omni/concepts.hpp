@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <type_traits>
 
 #include "block.hpp"
 #include "element.hpp"
@@ -88,7 +89,26 @@ concept message_transport = requires(T& t, const T& c) {
   { t.open() } -> mailbox;
 };
 
+/// Carries datagrams between the ranks of a group: packets that may be lost, doubled, delayed or changed on the way, as long as some
+/// arrive whole. transport/post_office.hpp makes one of any datagram socket.
+template <class T>
+concept datagram_transport = requires(T& t, const T& c, double seconds) {
+  { c.rank() } -> std::convertible_to<int>;
+  { c.size() } -> std::convertible_to<int>;
+  { c.preferred_packet_bytes() } -> std::convertible_to<std::size_t>;
+  requires T::may_lose;
+  t.open().receive(seconds);
+};
+
+/// What ranks can talk over.
+template <class T>
+concept transport_type = message_transport<T> || datagram_transport<T>;
+
 namespace detail {
+/// Whether packets may be lost.
+template <class Transport>
+constexpr bool may_lose = std::remove_reference_t<Transport>::may_lose;
+
 struct any_call;  // stand-ins with which a topology's engine is named, never made
 struct any_transport;
 }  // namespace detail

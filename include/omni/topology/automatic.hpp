@@ -11,7 +11,7 @@
 #include <variant>
 
 #include "ring.hpp"
-#include "streams.hpp"
+#include "slots.hpp"
 
 namespace omni {
 
@@ -105,16 +105,19 @@ struct native_request<true, Call, Transport> {
 
 }  // namespace detail
 
+namespace detail {
+
 /// Runs what follows from the size and from the density that the ranks have agreed on.
 template <class Call, class Transport>
-class automatic::engine {
+class automatic_choice {
   using streams_engine = detail::stream_engine<Call, Transport>;
   using ring_engine = detail::ring_engine<Call, Transport>;
   using mailbox_type = decltype(std::declval<Transport&>().open());
   static constexpr bool native = detail::reduces_itself<Transport, typename Call::value_type, typename Call::operation_type>();
 
  public:
-  engine(const automatic& t, const Call& call, Transport& transport, mailbox_type mailbox) : call_(call), transport_(&transport) {
+  automatic_choice(const automatic& t, const Call& call, Transport& transport, mailbox_type mailbox)
+      : call_(call), transport_(&transport) {
     if constexpr (native) {
       const auto ranks = transport.size();
       if (t.is_native(call, ranks, transport.one_host())) return;
@@ -124,7 +127,7 @@ class automatic::engine {
       }
     }
     const auto ranks = transport.size();
-    engine_.template emplace<streams_engine>(streams(ranks), streams_name(ranks), detail::stream_options{}, call, transport,
+    engine_.template emplace<streams_engine>(t.streams(ranks), t.streams_name(ranks), stream_options{}, call, transport,
                                              std::move(mailbox));
   }
   void start() {
@@ -164,6 +167,25 @@ class automatic::engine {
   std::variant<std::monostate, streams_engine, ring_engine> engine_;
   typename detail::native_request<native, Call, Transport>::type request_{};
   bool reduced_ = false;
+};
+
+/// Where packets may be lost there is nothing to choose.
+template <class Call, class Transport>
+struct automatic_slots : slot_engine<Call, Transport> {
+  template <class Mailbox>
+  automatic_slots(const automatic& /*none*/, const Call& call, Transport& transport, Mailbox mailbox)
+      : slot_engine<Call, Transport>(ownership::shared, "colocated", {}, call, transport, std::move(mailbox)) {}
+};
+
+template <class Call, class Transport>
+using automatic_engine =
+    std::conditional_t<may_lose<Transport>, automatic_slots<Call, Transport>, automatic_choice<Call, Transport>>;
+
+}  // namespace detail
+
+template <class Call, class Transport>
+class automatic::engine : public detail::automatic_engine<Call, Transport> {
+  using detail::automatic_engine<Call, Transport>::automatic_engine;
 };
 
 }  // namespace omni

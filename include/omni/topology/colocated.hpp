@@ -6,7 +6,7 @@
 #include <string_view>
 #include <utility>
 
-#include "streams.hpp"
+#include "slots.hpp"
 
 namespace omni {
 
@@ -22,10 +22,10 @@ struct colocated {
   friend bool operator==(const colocated&, const colocated&) = default;
 
   template <class Call, class Transport>
-  struct engine : detail::stream_engine<Call, Transport> {
+  struct engine : detail::owner_engine<Call, Transport> {
     template <class Mailbox>
     engine(const colocated& t, const Call& call, Transport& transport, Mailbox mailbox)
-        : detail::stream_engine<Call, Transport>(detail::ownership::shared, name, {t.packet_bytes, t.window}, call, transport,
+        : detail::owner_engine<Call, Transport>(detail::ownership::shared, name, {t.packet_bytes, t.window}, call, transport,
                                                  std::move(mailbox)) {}
   };
 };

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <utility>
 
-#include "streams.hpp"
+#include "slots.hpp"
 
 namespace omni {
 
@@ -25,10 +25,10 @@ struct dedicated {
   friend bool operator==(const dedicated&, const dedicated&) = default;
 
   template <class Call, class Transport>
-  struct engine : detail::stream_engine<Call, Transport> {
+  struct engine : detail::owner_engine<Call, Transport> {
     template <class Mailbox>
     engine(const dedicated& t, const Call& call, Transport& transport, Mailbox mailbox)
-        : detail::stream_engine<Call, Transport>(detail::ownership::servers, name, {t.packet_bytes, t.window}, call, transport,
+        : detail::owner_engine<Call, Transport>(detail::ownership::servers, name, {t.packet_bytes, t.window}, call, transport,
                                                  std::move(mailbox)) {}
   };
 };

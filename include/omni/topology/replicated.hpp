@@ -23,6 +23,7 @@ struct replicated {
 
   template <class Call, class Transport>
   struct engine : detail::stream_engine<Call, Transport> {
+    static_assert(!detail::may_lose<Transport>, "omni: replicated needs a transport that loses nothing; use colocated");
     template <class Mailbox>
     engine(const replicated& t, const Call& call, Transport& transport, Mailbox mailbox)
         : detail::stream_engine<Call, Transport>(detail::ownership::replicated, name, {t.packet_bytes, t.window}, call, transport,

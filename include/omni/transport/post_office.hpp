@@ -1,0 +1,166 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "../error.hpp"
+#include "../pack/aligned_bytes.hpp"
+#include "../pack/slot_packet.hpp"
+
+namespace omni::detail {
+
+/// What a datagram socket receives.
+struct datagram {
+  int peer = 0;
+  std::span<const std::byte> bytes;  ///< on a cache line; valid until the next receive
+};
+
+/// Carries datagrams between the ranks of a group: each arrives whole or cut, once, several times, late or never.
+///
+/// `send` has copied the bytes or let them go when it returns; `receive` waits up to so many seconds for one.
+template <class S>
+concept datagram_socket = requires(S& s, const S& c, int peer, std::span<const std::byte> bytes, double seconds) {
+  { c.rank() } -> std::convertible_to<int>;
+  { c.size() } -> std::convertible_to<int>;
+  { c.datagram_bytes() } -> std::convertible_to<std::size_t>;
+  s.send(peer, bytes);
+  { s.receive(seconds) } -> std::convertible_to<std::optional<datagram>>;
+};
+
+/// Shares a datagram socket among the operations of a transport that may lose messages: each gets the datagrams with its number.
+/// What was changed on its way is dropped here.
+template <datagram_socket Socket>
+class post_office {
+  struct letter {
+    int peer;
+    aligned_bytes bytes;
+  };
+  struct box {
+    std::uint32_t call;
+    std::deque<letter> letters;
+  };
+
+ public:
+  static constexpr bool may_lose = true;
+
+  /// Makes the socket.
+  template <class... A>
+  requires std::constructible_from<Socket, A...>
+  explicit post_office(A&&... arguments)
+      : socket_(std::forward<A>(arguments)...), ahead_(static_cast<std::size_t>(socket_.size())) {}
+  post_office(const post_office&) = delete;
+  post_office(post_office&&) = delete;
+  post_office& operator=(const post_office&) = delete;
+  post_office& operator=(post_office&&) = delete;
+  ~post_office() = default;
+
+  [[nodiscard]] int rank() const { return socket_.rank(); }
+  [[nodiscard]] int size() const { return socket_.size(); }
+  [[nodiscard]] std::size_t preferred_packet_bytes() const { return socket_.datagram_bytes(); }
+  void mark_broken(const std::string& why) { broken_ = why; }
+  [[nodiscard]] Socket& socket() { return socket_; }
+
+  struct arrival {
+    int peer;
+    slot_reader datagram;
+  };
+
+  /// The datagrams of one operation.
+  class mailbox {
+   public:
+    mailbox(post_office& office, std::uint32_t call) : office_(&office), call_(call) {
+      if (office.box_of(call) == nullptr) office.boxes_.push_back({call, {}});
+    }
+    mailbox(mailbox&& other) noexcept : office_(std::exchange(other.office_, nullptr)), call_(other.call_) {}
+    mailbox& operator=(mailbox&& other) noexcept {
+      std::swap(office_, other.office_);
+      std::swap(call_, other.call_);
+      return *this;
+    }
+    mailbox(const mailbox&) = delete;
+    mailbox& operator=(const mailbox&) = delete;
+    ~mailbox() {
+      if (office_ != nullptr) std::erase_if(office_->boxes_, [this](const box& b) { return b.call == call_; });
+    }
+
+    [[nodiscard]] std::uint32_t call() const { return call_; }
+    void send(int peer, std::span<const std::byte> bytes) { office_->socket_.send(peer, bytes); }
+    /// Waits up to so many seconds for one. Valid until the next receive of any mailbox.
+    [[nodiscard]] std::optional<arrival> receive(double seconds) { return office_->receive(call_, seconds); }
+    /// Seconds that a quick answer takes, as far as it is known. Kept from operation to operation.
+    [[nodiscard]] std::optional<double>& answer_seconds() { return office_->answer_seconds_; }
+    /// Whether a peer has been heard in a later operation.
+    [[nodiscard]] bool passed(int peer) const { return office_->ahead_[static_cast<std::size_t>(peer)] > call_; }
+
+   private:
+    post_office* office_;
+    std::uint32_t call_;
+  };
+
+  [[nodiscard]] mailbox open() {
+    if (!broken_.empty()) throw error("omni: this transport is unusable since an earlier error: " + broken_);
+    return {*this, next_++};
+  }
+
+ private:
+  [[nodiscard]] box* box_of(std::uint32_t call) {
+    const auto found = std::find_if(boxes_.begin(), boxes_.end(), [&](const box& b) { return b.call == call; });
+    return found == boxes_.end() ? nullptr : &*found;
+  }
+  // Where to keep what is not for the caller. The next operation's first datagrams often come before it has begun here; what does not
+  // find room comes again.
+  [[nodiscard]] box* box_of_others(std::uint32_t call) {
+    constexpr std::size_t most_letters = 256;
+    if (call == next_ && box_of(call) == nullptr) boxes_.push_back({call, {}});
+    auto* const b = box_of(call);
+    return b != nullptr && b->letters.size() < most_letters ? b : nullptr;
+  }
+  std::optional<arrival> receive(std::uint32_t call, double seconds) {
+    arrival a{};
+    if (auto& letters = box_of(call)->letters; !letters.empty()) {
+      opened_ = std::move(letters.front());
+      letters.pop_front();
+      a.peer = opened_.peer;
+      static_cast<void>(a.datagram.parse(opened_.bytes.span()));
+      return a;
+    }
+    for (std::optional<datagram> d = socket_.receive(seconds); d; d = socket_.receive(0)) {
+      if (!a.datagram.parse(d->bytes)) continue;
+      a.peer = d->peer;
+      const auto& h = a.datagram.header;
+      auto& ahead = ahead_[static_cast<std::size_t>(d->peer)];
+      ahead = std::max(ahead, h.call);
+      if (h.call == call) return a;
+      if (auto* const other = box_of_others(h.call)) {
+        other->letters.push_back({d->peer, aligned_bytes(d->bytes.size())});
+        std::copy(d->bytes.begin(), d->bytes.end(), other->letters.back().bytes.span().begin());
+      } else if (next_ > h.call && (h.kind == slot_kind::done || h.kind == slot_kind::leave)) {
+        std::array<std::byte, sizeof(slot_header)> room{};
+        socket_.send(d->peer, slot_writer(room, {.call = h.call, .kind = slot_kind::farewell}).close());
+      }
+    }
+    return std::nullopt;
+  }
+
+  Socket socket_;
+  std::uint32_t next_ = 0;
+  std::vector<box> boxes_;            // of operations under way
+  std::vector<std::uint32_t> ahead_;  // the last operation that each peer was heard in
+  letter opened_{};
+  std::optional<double> answer_seconds_;
+  std::string broken_;
+};
+
+}  // namespace omni::detail

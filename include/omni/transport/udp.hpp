@@ -1,0 +1,182 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "../allreduce.hpp"
+#include "../error.hpp"
+#include "../pack/aligned_bytes.hpp"
+#include "post_office.hpp"
+
+namespace omni::transport {
+
+/// How ranks reach each other by UDP over IPv4.
+struct udp_options {
+  std::size_t datagram_bytes = 1472;  ///< the largest: 1472 is an Ethernet frame, up to 65507 are cut up by the system
+  std::string address{};              ///< this rank's; empty: $OMNI_UDP_ADDRESS, else the first interface that is not a loop
+};
+
+}  // namespace omni::transport
+
+namespace omni::detail {
+
+/// A UDP socket, and the addresses of all ranks.
+class udp_socket {
+ public:
+  /// `others`: a communicator or transport over which the ranks tell each other their addresses. Collective over it.
+  template <class Comm>
+  udp_socket(Comm& others, const transport::udp_options& options) {
+    bytes_ = options.datagram_bytes;
+    if (bytes_ < 512 || bytes_ > 65507)
+      throw usage("omni: datagrams of " + std::to_string(bytes_) + " bytes; UDP carries 512 to 65507");
+    auto&& group = transport_of(others);
+    rank_ = group.rank();
+    bind_to(options.address);
+    // Everybody's address: each rank knows one, and zeros are nobody's.
+    std::vector<std::uint64_t> all(static_cast<std::size_t>(group.size()));
+    all[static_cast<std::size_t>(rank_)] = std::uint64_t{mine_.sin_addr.s_addr} << 16U | mine_.sin_port;
+    allreduce(others, all, max{});
+    for (std::size_t r = 0; r < all.size(); ++r) {
+      sockaddr_in a{};
+      a.sin_family = AF_INET;
+      a.sin_addr.s_addr = static_cast<in_addr_t>(all[r] >> 16U);
+      a.sin_port = static_cast<in_port_t>(all[r] & 0xffffU);
+      addresses_.push_back(a);
+      known_.emplace_back(all[r], static_cast<int>(r));
+    }
+    std::sort(known_.begin(), known_.end());
+    buffer_ = aligned_bytes(65536);
+  }
+  udp_socket(const udp_socket&) = delete;
+  udp_socket(udp_socket&&) = delete;
+  udp_socket& operator=(const udp_socket&) = delete;
+  udp_socket& operator=(udp_socket&&) = delete;
+  ~udp_socket() {
+    if (file_ >= 0) ::close(file_);
+  }
+
+  [[nodiscard]] int rank() const { return rank_; }
+  [[nodiscard]] int size() const { return static_cast<int>(addresses_.size()); }
+  [[nodiscard]] std::size_t datagram_bytes() const { return bytes_; }
+
+  void send(int peer, std::span<const std::byte> bytes) {
+    const auto& to = addresses_[static_cast<std::size_t>(peer)];
+    for (;;) {
+      const auto sent = ::sendto(file_, bytes.data(), bytes.size(), 0, reinterpret_cast<const sockaddr*>(&to), sizeof(to));
+      if (sent >= 0) return;
+      if (errno == EINTR) continue;
+      // No room for it, or nobody there (yet): as if it had been lost.
+      if (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS || errno == ECONNREFUSED) return;
+      fail("sendto");
+    }
+  }
+  [[nodiscard]] std::optional<datagram> receive(double seconds) {
+    for (;;) {
+      sockaddr_in from{};
+      socklen_t length = sizeof(from);
+      auto room = buffer_.span();
+      const auto got = ::recvfrom(file_, room.data(), room.size(), MSG_DONTWAIT, reinterpret_cast<sockaddr*>(&from), &length);
+      if (got >= 0) {
+        const auto key = std::uint64_t{from.sin_addr.s_addr} << 16U | from.sin_port;
+        const auto found = std::lower_bound(known_.begin(), known_.end(), std::pair(key, 0));
+        if (found == known_.end() || found->first != key) continue;  // a stranger's
+        return datagram{found->second, std::as_const(buffer_).span().first(static_cast<std::size_t>(got))};
+      }
+      if (errno == EINTR || errno == ECONNREFUSED) continue;
+      if (errno != EAGAIN && errno != EWOULDBLOCK) fail("recvfrom");
+      if (seconds <= 0) return std::nullopt;
+      pollfd waiting{file_, POLLIN, 0};
+      const auto code = ::poll(&waiting, 1, std::max(1, static_cast<int>(std::lround(seconds * 1e3))));
+      if (code < 0 && errno != EINTR) fail("poll");
+      seconds = 0;
+    }
+  }
+
+ private:
+  [[noreturn]] static void fail(const char* routine) {
+    throw error(std::string("omni: ") + routine + " failed: " + std::strerror(errno));
+  }
+  void bind_to(const std::string& wanted) {
+    const char* const told = std::getenv("OMNI_UDP_ADDRESS");  // NOLINT(concurrency-mt-unsafe): nobody sets it
+    const auto name = !wanted.empty() ? wanted : told != nullptr ? std::string(told) : std::string();
+    mine_.sin_family = AF_INET;
+    if (name.empty()) mine_.sin_addr = first_interface();
+    else if (::inet_pton(AF_INET, name.c_str(), &mine_.sin_addr) != 1)
+      throw usage("omni: \"" + name + "\" is no IPv4 address");
+    file_ = ::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (file_ < 0) fail("socket");
+    // As much as the system gives: what comes while this rank computes waits there.
+    const int room = 8 << 20;
+    static_cast<void>(::setsockopt(file_, SOL_SOCKET, SO_RCVBUF, &room, sizeof(room)));
+    static_cast<void>(::setsockopt(file_, SOL_SOCKET, SO_SNDBUF, &room, sizeof(room)));
+#if defined(SO_RCVBUFFORCE)
+    static_cast<void>(::setsockopt(file_, SOL_SOCKET, SO_RCVBUFFORCE, &room, sizeof(room)));
+#endif
+    if (::bind(file_, reinterpret_cast<const sockaddr*>(&mine_), sizeof(mine_)) != 0) fail("bind");
+    socklen_t length = sizeof(mine_);
+    if (::getsockname(file_, reinterpret_cast<sockaddr*>(&mine_), &length) != 0) fail("getsockname");
+  }
+  static in_addr first_interface() {
+    in_addr found{};
+    found.s_addr = htonl(INADDR_LOOPBACK);
+    ifaddrs* all = nullptr;
+    if (::getifaddrs(&all) != 0) return found;
+    for (const auto* i = all; i != nullptr; i = i->ifa_next) {
+      if (i->ifa_addr == nullptr || i->ifa_addr->sa_family != AF_INET) continue;
+      if ((i->ifa_flags & IFF_UP) == 0 || (i->ifa_flags & IFF_LOOPBACK) != 0) continue;
+      sockaddr_in address{};
+      std::memcpy(&address, i->ifa_addr, sizeof(address));
+      found = address.sin_addr;
+      break;
+    }
+    ::freeifaddrs(all);
+    return found;
+  }
+
+  int rank_ = 0, file_ = -1;
+  std::size_t bytes_ = 0;
+  sockaddr_in mine_{};
+  std::vector<sockaddr_in> addresses_;                // by rank
+  std::vector<std::pair<std::uint64_t, int>> known_;  // address and port, rank
+  aligned_bytes buffer_;
+};
+
+}  // namespace omni::detail
+
+namespace omni::transport {
+
+/// Transport over UDP: datagrams, without a connection to each peer and without waiting for a lost one's successors. What is lost is
+/// sent again (docs/algorithms.md, "Slots").
+///
+///     omni::transport::udp net(MPI_COMM_WORLD);  // the communicator is used to tell addresses, and no more
+///     omni::allreduce(net, std::span(grad));
+///
+/// Making one is collective. Runs with the topologies `colocated` (the default) and, in a cluster, `dedicated`. IPv4; no encryption:
+/// for networks whose hosts trust each other.
+class udp : public detail::post_office<detail::udp_socket> {
+ public:
+  template <class Comm>
+  explicit udp(Comm&& others, const udp_options& options = {}) : detail::post_office<detail::udp_socket>(others, options) {}
+};
+
+}  // namespace omni::transport
