@@ -165,7 +165,7 @@ class cluster {
 
  private:
   void wait_until_open() {
-    if constexpr (requires(carrier& t) { t.nothing_queued(); }) {
+    if constexpr (requires(carrier & t) { t.nothing_queued(); }) {
       while (!members_.transport().nothing_queued())
         if (!detail::operation_base::progress_all()) std::this_thread::yield();
     }

@@ -65,7 +65,8 @@ class collective final : public operation_base {
   using mailbox_type = decltype(std::declval<transport_type&>().open());
   using engine = typename Topology::template engine<Call, transport_type>;
   // Where packets may be lost the engine finds out itself whether the ranks agree.
-  using comparison = std::conditional_t<may_lose<transport_type>, slot_engine<Call, transport_type>, stream_engine<Call, transport_type>>;
+  using comparison =
+      std::conditional_t<may_lose<transport_type>, slot_engine<Call, transport_type>, stream_engine<Call, transport_type>>;
   static_assert(std::is_constructible_v<engine, const Topology&, const Call&, transport_type&, mailbox_type>,
                 "omni: the topology's engine cannot be made from (topology, call, transport, mailbox); see omni::topology");
   static constexpr bool agrees = agrees_first<transport_type>();

@@ -89,8 +89,8 @@ concept message_transport = requires(T& t, const T& c) {
   { t.open() } -> mailbox;
 };
 
-/// Carries datagrams between the ranks of a group: packets that may be lost, doubled, delayed or changed on the way, as long as some
-/// arrive whole. transport/post_office.hpp makes one of any datagram socket.
+/// Carries datagrams between the ranks of a group: packets that may be lost, doubled, delayed or changed on the way, as long as
+/// some arrive whole. transport/post_office.hpp makes one of any datagram socket.
 template <class T>
 concept datagram_transport = requires(T& t, const T& c, double seconds) {
   { c.rank() } -> std::convertible_to<int>;

@@ -40,9 +40,11 @@ struct slot_header {
   std::uint32_t step = 0;     ///< of the slot, from 1; its parity tells which of the owner's two accumulators is meant
   std::uint32_t rows = 0;     ///< how many follow
   std::uint32_t reason = 0;   ///< of a refusal
+  std::uint32_t about = 0;    ///< the rank that it is about
+  std::uint32_t oldest = 0;   ///< of a hello: the oldest operation that the sender has under way
   std::uint64_t present = 0;  ///< bit for each column: its block is in the datagram
   std::uint64_t bytes = 0;    ///< of the datagram
-  std::array<std::uint64_t, 2> reserved{};
+  std::uint64_t reserved = 0;
 };
 static_assert(sizeof(slot_header) == 64 && std::is_trivially_copyable_v<slot_header>);
 

@@ -22,7 +22,9 @@ struct slot_map {
   std::size_t blocks = 0, owners = 1, slots = 1, columns = 1;
 
   [[nodiscard]] std::size_t round() const { return owners * slots * columns; }
-  [[nodiscard]] std::uint32_t rows() const { return static_cast<std::uint32_t>(blocks / round() + (blocks % round() != 0 ? 1 : 0)); }
+  [[nodiscard]] std::uint32_t rows() const {
+    return static_cast<std::uint32_t>(blocks / round() + (blocks % round() != 0 ? 1 : 0));
+  }
   /// May lie past the end in the last row.
   [[nodiscard]] std::size_t block(std::size_t owner, std::size_t slot, std::size_t column, std::uint32_t row) const {
     const auto n = round();
@@ -36,6 +38,7 @@ struct slot_map {
     slot_map m;
     m.blocks = static_cast<std::size_t>(s.blocks);
     m.owners = owners;
+    if (m.blocks == 0) return m;
     const auto room = static_cast<std::size_t>(s.packet_bytes);
     const auto block = static_cast<std::size_t>(std::max<std::uint64_t>(s.largest_block * s.element_size, 1));
     m.columns = std::min(room / block, most_columns);

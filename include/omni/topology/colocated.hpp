@@ -26,7 +26,7 @@ struct colocated {
     template <class Mailbox>
     engine(const colocated& t, const Call& call, Transport& transport, Mailbox mailbox)
         : detail::owner_engine<Call, Transport>(detail::ownership::shared, name, {t.packet_bytes, t.window}, call, transport,
-                                                 std::move(mailbox)) {}
+                                                std::move(mailbox)) {}
   };
 };
 

@@ -29,7 +29,7 @@ struct dedicated {
     template <class Mailbox>
     engine(const dedicated& t, const Call& call, Transport& transport, Mailbox mailbox)
         : detail::owner_engine<Call, Transport>(detail::ownership::servers, name, {t.packet_bytes, t.window}, call, transport,
-                                                 std::move(mailbox)) {}
+                                                std::move(mailbox)) {}
   };
 };
 

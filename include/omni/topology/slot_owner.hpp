@@ -68,7 +68,7 @@ class slot_owner {
         throw protocol(worker, "a datagram that workers do not send");
     }
   }
-  /// A worker has begun a later call: it has all it needs of this one.
+  /// A worker has told by other means that it has all it needs.
   void passed(int worker) {
     auto& s = stands_[static_cast<std::size_t>(worker)];
     if (s == standing::greeted) s = standing::done;
@@ -122,16 +122,16 @@ class slot_owner {
   enum class standing : std::uint8_t { unknown, greeted, done, left };
 
   struct slot {
-    std::uint32_t step = 1;               // being gathered
-    std::uint64_t active = 0;             // columns that are not at their end
-    std::vector<bool> seen;               // workers that have contributed to the step
-    std::size_t missing = 0;              // how many have not
-    std::vector<std::uint32_t> rows;      // of the step, by column
-    std::vector<std::uint32_t> next;      // least row after it that a worker has told, by column
+    std::uint32_t step = 1;                    // being gathered
+    std::uint64_t active = 0;                  // columns that are not at their end
+    std::vector<bool> seen;                    // workers that have contributed to the step
+    std::size_t missing = 0;                   // how many have not
+    std::vector<std::uint32_t> rows;           // of the step, by column
+    std::vector<std::uint32_t> next;           // least row after it that a worker has told, by column
     std::vector<aligned_bytes> contributions;  // elements, by worker
-    std::vector<std::size_t> bytes;       // of them
-    std::vector<std::uint64_t> present;   // which columns they are of
-    aligned_bytes result;                 // of the step before: a datagram
+    std::vector<std::size_t> bytes;            // of them
+    std::vector<std::uint64_t> present;        // which columns they are of
+    aligned_bytes result;                      // of the step before: a datagram
     std::size_t result_bytes = 0;
   };
 
@@ -231,9 +231,10 @@ class slot_owner {
       theirs.version = OMNI_VERSION;
     }
     std::array<std::byte, slot_overhead(0) + sizeof(theirs)> room{};
-    slot_header h{.call = call_, .kind = slot_kind::refusal, .reason = static_cast<std::uint32_t>(why)};
-    h.reserved[0] = static_cast<std::uint64_t>(rank);
-    slot_writer d(room, h);
+    slot_writer d(room, {.call = call_,
+                         .kind = slot_kind::refusal,
+                         .reason = static_cast<std::uint32_t>(why),
+                         .about = static_cast<std::uint32_t>(rank)});
     std::memcpy(d.add(sizeof(theirs)), &theirs, sizeof(theirs));
     send(static_cast<int>(w), d.close());
   }
@@ -287,11 +288,11 @@ class slot_owner {
     auto& t = slots_[number];
     if (t.result.empty()) t.result = aligned_bytes(static_cast<std::size_t>(calls_[0].packet_bytes));
     slot_writer d(t.result.span(), {.call = call_,
-                         .kind = slot_kind::result,
-                         .slot = static_cast<std::uint32_t>(number),
-                         .step = t.step,
-                         .rows = static_cast<std::uint32_t>(std::popcount(t.active)),
-                         .present = t.active});
+                                    .kind = slot_kind::result,
+                                    .slot = static_cast<std::uint32_t>(number),
+                                    .step = t.step,
+                                    .rows = static_cast<std::uint32_t>(std::popcount(t.active)),
+                                    .present = t.active});
     at_.assign(calls_.size(), 0);
     for_each_column(t.active, [&](std::size_t c, std::size_t i) {
       const auto bytes = block_bytes(number, c, t.rows[c]);
@@ -334,7 +335,7 @@ class slot_owner {
   slot_map map_;
   const reductions::fold_function* fold_ = nullptr;
   std::vector<std::uint32_t> first_;  // least first row that a worker has told, by slot and column
-  aligned_bytes greeting_;  // the answer to all greetings
+  aligned_bytes greeting_;            // the answer to all greetings
   std::vector<slot> slots_;
   std::vector<const void*> sources_;
   std::vector<std::size_t> at_;

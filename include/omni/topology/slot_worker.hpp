@@ -26,9 +26,9 @@ namespace omni::detail {
 /// The worker's side of one allreduce over datagrams that may be lost (Algorithm 2 of OmniReduce, SIGCOMM'21): a state machine that
 /// is told the time and what has arrived, and sends through `send`.
 ///
-/// A slot has one datagram under way: this worker's blocks of the step, or, if it has none, just its next rows, which tells the owner
-/// that the step before has arrived. The result of the step lets the next one go. What is not answered in time is sent again, ever
-/// more slowly.
+/// A slot has one datagram under way: this worker's blocks of the step, or, if it has none, just its next rows, which tells the
+/// owner that the step before has arrived. The result of the step lets the next one go. What is not answered in time is sent again,
+/// ever more slowly.
 template <class Call>
 class slot_worker {
   using T = typename Call::value_type;
@@ -58,13 +58,15 @@ class slot_worker {
     }
   }
 
-  void start(double now, const send_function& send) {
+  /// `oldest`: of the operations that this rank has under way.
+  void start(double now, std::uint32_t oldest, const send_function& send) {
     for (std::size_t o = 0; o < talks_.size(); ++o) {
       auto& t = talks_[o];
       t.words = aligned_bytes(slot_overhead(map_.slots * map_.columns) + sizeof(signature));
       slot_writer d(t.words.span(), {.call = number_,
                                      .kind = slot_kind::hello,
-                                     .rows = static_cast<std::uint32_t>(map_.slots * map_.columns)});
+                                     .rows = static_cast<std::uint32_t>(map_.slots * map_.columns),
+                                     .oldest = oldest});
       for (std::size_t i = 0; i < map_.slots * map_.columns; ++i) d.row(i, t.slots[i / map_.columns].next[i % map_.columns]);
       std::memcpy(d.add(sizeof(mine_)), &mine_, sizeof(mine_));
       t.said = d.close().size();
@@ -189,9 +191,7 @@ class slot_worker {
   static constexpr double first_wait = 20e-3, least_wait = 2e-3, most_wait = 0.2, longest_backoff = 16;
   // How long to wait for an answer. An answer comes when the slowest worker has sent its part, which may have been lost on the way:
   // what counts is how long the quick ones take, or losses would make waiting longer and longer.
-  [[nodiscard]] double patience() const {
-    return quick_ ? std::clamp(3 * *quick_, least_wait, most_wait) : first_wait;
-  }
+  [[nodiscard]] double patience() const { return quick_ ? std::clamp(3 * *quick_, least_wait, most_wait) : first_wait; }
   void sent(timer& t, double now) const {
     t.since = now;
     t.wait = patience();
@@ -296,7 +296,8 @@ class slot_worker {
     auto& at = t.slots[h.slot];
     if (h.step < at.step || at.bytes == 0) return;  // one that has been answered
     if (h.step > at.step) refuse("the result of a later step");
-    if (h.present != at.active || h.rows != static_cast<std::uint32_t>(std::popcount(at.active))) refuse("not a block for each column");
+    if (h.present != at.active || h.rows != static_cast<std::uint32_t>(std::popcount(at.active)))
+      refuse("not a block for each column");
     std::size_t bytes = 0;
     for_each_column(at.active, [&](std::size_t c, std::size_t i) {
       const auto block = map_.block(o, h.slot, c, at.rows[c]);
@@ -327,7 +328,7 @@ class slot_worker {
     auto& t = talks_[o];
     if (t.at != stage::greeting) return;
     if (d.elements().size() != sizeof(signature)) throw protocol(static_cast<int>(o), "a refusal without a signature");
-    refused r{static_cast<refusal>(d.header.reason), static_cast<int>(d.header.reserved[0]), {}};
+    refused r{static_cast<refusal>(d.header.reason), static_cast<int>(d.header.about), {}};
     std::memcpy(&r.theirs, d.elements().data(), sizeof(r.theirs));
     if (!refused_ || r.rank < refused_->rank) refused_ = r;
     leave(o, now, send);

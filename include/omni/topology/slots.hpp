@@ -3,18 +3,18 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <functional>
-#include <array>
-#include <bit>
 #include <optional>
 #include <span>
 #include <string>
-#include <type_traits>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -57,6 +57,9 @@ class slot_engine {
     const auto n = call.in.size(), block = call.partition.largest(n);
     if (call.blocks() != (n == 0 ? 0 : (n - 1) / std::max<std::size_t>(block, 1) + 1))
       throw usage("omni: where packets may be lost, tensors are cut into blocks of equal size (fixed_blocks)");
+    if (datagram < least_bytes)
+      throw usage("omni: where packets may be lost they have at least " + std::to_string(least_bytes) + " bytes, not " +
+                  std::to_string(datagram));
     if (call.blocks() != 0 && slot_map::of(mine_, owners()).columns == 0)
       throw usage("omni: blocks of " + std::to_string(call.partition.largest(call.in.size()) * sizeof(T)) +
                   " bytes do not fit in datagrams of " + std::to_string(datagram));
@@ -71,7 +74,7 @@ class slot_engine {
     watch_.lap();
     worker_.emplace(call_, mine_, owners(), messages_.call(), detect(), messages_.answer_seconds());
     report_.detect_seconds += watch_.lap();
-    worker_->start(now(), to_owners());
+    worker_->start(now(), messages_.oldest(), to_owners());
     watch_.lap();
   }
   bool progress() { return turn(0); }
@@ -79,6 +82,7 @@ class slot_engine {
   [[nodiscard]] bool done() const { return worker_ && worker_->finished() && (!owner_ || owner_->finished()); }
   /// Tells everybody, more often than all of it is likely to be lost.
   void give_up() noexcept {
+    if (done()) return;
     try {
       std::array<std::byte, sizeof(slot_header)> room{};
       const auto bytes = slot_writer(room, {.call = messages_.call(), .kind = slot_kind::abort}).close();
@@ -97,6 +101,7 @@ class slot_engine {
 
  private:
   using clock = std::chrono::steady_clock;
+  static constexpr std::size_t least_bytes = 512;  // the greeting's
 
   [[nodiscard]] std::size_t owners() const { return static_cast<std::size_t>(servers_ != 0 ? servers_ : ranks_); }
   [[nodiscard]] static double now() { return std::chrono::duration<double>(clock::now().time_since_epoch()).count(); }

@@ -163,8 +163,7 @@ namespace omni::transport {
 template <message_transport Inner>
 class lossy : public detail::post_office<detail::lossy_socket<Inner>> {
  public:
-  explicit lossy(Inner& inner, const loss& l = {})
-      : detail::post_office<detail::lossy_socket<Inner>>(inner, l) {}
+  explicit lossy(Inner& inner, const loss& l = {}) : detail::post_office<detail::lossy_socket<Inner>>(inner, l) {}
 };
 
 }  // namespace omni::transport

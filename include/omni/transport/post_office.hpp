@@ -59,7 +59,7 @@ class post_office {
   template <class... A>
   requires std::constructible_from<Socket, A...>
   explicit post_office(A&&... arguments)
-      : socket_(std::forward<A>(arguments)...), ahead_(static_cast<std::size_t>(socket_.size())) {}
+      : socket_(std::forward<A>(arguments)...), oldest_(static_cast<std::size_t>(socket_.size())) {}
   post_office(const post_office&) = delete;
   post_office(post_office&&) = delete;
   post_office& operator=(const post_office&) = delete;
@@ -101,8 +101,14 @@ class post_office {
     [[nodiscard]] std::optional<arrival> receive(double seconds) { return office_->receive(call_, seconds); }
     /// Seconds that a quick answer takes, as far as it is known. Kept from operation to operation.
     [[nodiscard]] std::optional<double>& answer_seconds() { return office_->answer_seconds_; }
-    /// Whether a peer has been heard in a later operation.
-    [[nodiscard]] bool passed(int peer) const { return office_->ahead_[static_cast<std::size_t>(peer)] > call_; }
+    /// The oldest operation that is under way here.
+    [[nodiscard]] std::uint32_t oldest() const {
+      auto least = call_;
+      for (const auto& b : office_->boxes_) least = std::min(least, b.call);
+      return least;
+    }
+    /// Whether a peer has told that it is done with this operation, by saying which is its oldest.
+    [[nodiscard]] bool passed(int peer) const { return office_->oldest_[static_cast<std::size_t>(peer)] > call_; }
 
    private:
     post_office* office_;
@@ -119,8 +125,8 @@ class post_office {
     const auto found = std::find_if(boxes_.begin(), boxes_.end(), [&](const box& b) { return b.call == call; });
     return found == boxes_.end() ? nullptr : &*found;
   }
-  // Where to keep what is not for the caller. The next operation's first datagrams often come before it has begun here; what does not
-  // find room comes again.
+  // Where to keep what is not for the caller. The next operation's first datagrams often come before it has begun here; what does
+  // not find room comes again.
   [[nodiscard]] box* box_of_others(std::uint32_t call) {
     constexpr std::size_t most_letters = 256;
     if (call == next_ && box_of(call) == nullptr) boxes_.push_back({call, {}});
@@ -140,8 +146,8 @@ class post_office {
       if (!a.datagram.parse(d->bytes)) continue;
       a.peer = d->peer;
       const auto& h = a.datagram.header;
-      auto& ahead = ahead_[static_cast<std::size_t>(d->peer)];
-      ahead = std::max(ahead, h.call);
+      auto& oldest = oldest_[static_cast<std::size_t>(d->peer)];
+      if (h.kind == slot_kind::hello) oldest = std::max(oldest, h.oldest);
       if (h.call == call) return a;
       if (auto* const other = box_of_others(h.call)) {
         other->letters.push_back({d->peer, aligned_bytes(d->bytes.size())});
@@ -156,8 +162,8 @@ class post_office {
 
   Socket socket_;
   std::uint32_t next_ = 0;
-  std::vector<box> boxes_;            // of operations under way
-  std::vector<std::uint32_t> ahead_;  // the last operation that each peer was heard in
+  std::vector<box> boxes_;             // of operations under way
+  std::vector<std::uint32_t> oldest_;  // the oldest operation that each peer may have under way
   letter opened_{};
   std::optional<double> answer_seconds_;
   std::string broken_;

@@ -121,8 +121,7 @@ class udp_socket {
     const auto name = !wanted.empty() ? wanted : told != nullptr ? std::string(told) : std::string();
     mine_.sin_family = AF_INET;
     if (name.empty()) mine_.sin_addr = first_interface();
-    else if (::inet_pton(AF_INET, name.c_str(), &mine_.sin_addr) != 1)
-      throw usage("omni: \"" + name + "\" is no IPv4 address");
+    else if (::inet_pton(AF_INET, name.c_str(), &mine_.sin_addr) != 1) throw usage("omni: \"" + name + "\" is no IPv4 address");
     file_ = ::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (file_ < 0) fail("socket");
     // As much as the system gives: what comes while this rank computes waits there.
@@ -165,14 +164,14 @@ class udp_socket {
 
 namespace omni::transport {
 
-/// Transport over UDP: datagrams, without a connection to each peer and without waiting for a lost one's successors. What is lost is
-/// sent again (docs/algorithms.md, "Slots").
+/// Transport over UDP: datagrams, without a connection to each peer and without waiting for a lost one's successors. What is lost
+/// is sent again (docs/algorithms.md, "Slots").
 ///
 ///     omni::transport::udp net(MPI_COMM_WORLD);  // the communicator is used to tell addresses, and no more
 ///     omni::allreduce(net, std::span(grad));
 ///
-/// Making one is collective. Runs with the topologies `colocated` (the default) and, in a cluster, `dedicated`. IPv4; no encryption:
-/// for networks whose hosts trust each other.
+/// Making one is collective. Runs with the topologies `colocated` (the default) and, in a cluster, `dedicated`. IPv4; no
+/// encryption: for networks whose hosts trust each other.
 class udp : public detail::post_office<detail::udp_socket> {
  public:
   template <class Comm>

@@ -1,0 +1,231 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <numeric>
+#include <omni/omni.hpp>
+#include <omni/transport/udp.hpp>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "../support/effort.hpp"
+#include "../support/losing.hpp"
+#include "../support/ranks.hpp"
+
+// Transports that lose packets. Every result is exact, whatever is lost.
+
+using omni::fixed_blocks;
+using testing::cell;
+using testing::losing;
+using testing::losing_served;
+
+namespace {
+
+constexpr double shares[] = {0, 0.001, 0.01, 0.05, 0.2};
+
+template <class Ranks, class T, class Op, class... More>
+void check(const cell& c, const Op& op, const More&... more) {
+  CAPTURE(testing::describe(c));
+  CAPTURE(losing::network.drop);
+  CAPTURE(losing::network.seed);
+  const auto inputs = patterns::tensors<patterns::wild>(c.shape, c.seed, c.ranks, c.n, oracle::null_of<Op, T>());
+  const auto wanted = oracle::fold_in_rank_order(inputs, oracle::twin<Op>{});
+  CHECK(testing::allreduce_over<Ranks>(inputs, wanted, c.in_place, op, more...) == "");
+}
+
+}  // namespace
+
+TEST_CASE("lost, doubled, delayed, cut and changed packets: exact results, 100 seeds for each share") {
+  for (const auto share : shares)
+    for (std::uint64_t seed = 1; seed <= static_cast<std::uint64_t>(testing::draws(100)); ++seed) {
+      losing::network = testing::trouble(share, seed);
+      const auto shape = patterns::all[seed % patterns::all.size()];
+      const int ranks = 2 + static_cast<int>(seed % 3);
+      check<losing, float>({ranks, 150 + 17 * (seed % 20), shape, seed, seed % 2 == 0}, omni::sum{}, fixed_blocks{16});
+    }
+}
+
+TEST_CASE("the same with servers") {
+  for (const auto share : shares)
+    for (std::uint64_t seed = 1; seed <= static_cast<std::uint64_t>(testing::draws(100)); ++seed) {
+      losing::network = testing::trouble(share, seed);
+      const auto shape = patterns::all[seed % patterns::all.size()];
+      const int workers = 1 + static_cast<int>(seed % 3);
+      check<losing_served<2>, float>({workers, 150 + 17 * (seed % 20), shape, seed, seed % 2 == 0}, omni::sum{}, fixed_blocks{16});
+    }
+}
+
+TEST_CASE("sizes, types, operations, ranks, with 2 % of everything") {
+  losing::network = testing::trouble(0.02, 5);
+  std::uint64_t seed = 300;
+  for (const std::size_t n : {0U, 1U, 15U, 16U, 17U, 1021U, 20011U}) {
+    for (const int ranks : {1, 2, 5}) {
+      check<losing, omni::half>({ranks, n, patterns::shape::uniform, ++seed, true}, omni::sum{}, fixed_blocks{16});
+      check<losing, double>({ranks, n, patterns::shape::power_law, ++seed, false}, omni::min{}, fixed_blocks{7});
+      check<losing, std::int64_t>({ranks, n, patterns::shape::clustered, ++seed, true}, omni::band{}, omni::colocated{600, 3},
+                                  fixed_blocks{16});
+    }
+  }
+  check<losing, int>({9, 3000, patterns::shape::hot_end, 1, true}, omni::max{}, fixed_blocks{16});
+  // Not commutative, no identity: everything is sent, and folded in the order of the ranks.
+  const std::vector<std::vector<long long>> digits(4, std::vector<long long>(200, 0));
+  auto inputs = digits;
+  for (std::size_t r = 0; r < 4; ++r) std::fill(inputs[r].begin(), inputs[r].end(), static_cast<long long>(r + 1));
+  const auto in_order = [](long long a, long long b) { return a * 10 + b; };
+  CHECK(testing::allreduce_over<losing>(inputs, std::vector<long long>(200, 1234), true, in_order, fixed_blocks{16}) == "");
+}
+
+TEST_CASE("many calls and requests under way at once") {
+  losing::network = testing::trouble(0.03, 11);
+  std::atomic<int> wrong = 0;
+  losing::run(3, [&](losing& comm) {
+    for (int round = 0; round < testing::draws(12); ++round) {
+      std::vector<std::vector<int>> x(5);
+      std::vector<omni::request> requests;
+      for (std::size_t k = 0; k < x.size(); ++k) {
+        x[k].assign(100 * k + 1, comm.rank() + static_cast<int>(k));
+        requests.push_back(omni::iallreduce(comm, x[k], fixed_blocks{32}));
+      }
+      for (std::size_t k = x.size(); k-- > 0;) {
+        requests[k].wait();
+        if (x[k] != std::vector<int>(100 * k + 1, 3 + 3 * static_cast<int>(k))) ++wrong;
+      }
+    }
+  });
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("calls that differ are named on every rank, and the next one works") {
+  losing::network = testing::trouble(0.05, 3);
+  for (const int kind : {0, 1, 2}) {
+    std::vector<std::string> field(3), afterwards(3);
+    losing::run(3, [&](losing& comm) {
+      const auto r = static_cast<std::size_t>(comm.rank());
+      const bool odd = comm.rank() == 1;
+      std::vector<int> x(odd && kind == 0 ? 70 : 80, 1);
+      std::vector<float> y(80, 1);
+      try {
+        if (odd && kind == 1) omni::allreduce(comm, y, fixed_blocks{16});
+        else if (odd && kind == 2) omni::allreduce(comm, x, omni::max{}, fixed_blocks{16});
+        else omni::allreduce(comm, x, fixed_blocks{16});
+        field[r] = "none";
+      } catch (const omni::mismatch& e) {
+        field[r] = e.field() + (e.rank() == (odd ? 0 : 1) ? "" : " of another rank");
+      }
+      std::vector<int> z(5, comm.rank());
+      omni::allreduce(comm, z);
+      afterwards[r] = z == std::vector<int>(5, 3) ? "right" : "wrong";
+    });
+    for (std::size_t r = 0; r < 3; ++r) {
+      CHECK(field[r] == std::vector<std::string>{"count", "type", "operation"}[static_cast<std::size_t>(kind)]);
+      CHECK(afterwards[r] == "right");
+    }
+  }
+}
+
+TEST_CASE("an operation that throws on one rank ends the call on all") {
+  losing::network = testing::trouble(0.05, 4);
+  std::vector<std::string> got(3), next(3);
+  losing::run(3, [&](losing& comm) {
+    const auto r = static_cast<std::size_t>(comm.rank());
+    std::vector<int> x(500, 60000);
+    const auto end = [&](auto&& call) -> std::string {
+      try {
+        call();
+        return "returned";
+      } catch (const std::domain_error&) {
+        return "its own";
+      } catch (const omni::protocol&) {
+        return "protocol";
+      } catch (const omni::error&) {
+        return "unusable";
+      }
+    };
+    got[r] = end([&] {
+      omni::allreduce(
+          comm, x,
+          [throws = comm.rank() == 1](int a, int b) {
+            if (throws) throw std::domain_error("too large");
+            return a + b;
+          },
+          fixed_blocks{16});
+    });
+    next[r] = end([&] { omni::allreduce(comm, x); });
+  });
+  for (std::size_t r = 0; r < 3; ++r) {
+    CHECK(got[r] == (r == 1 ? "its own" : "protocol"));
+    CHECK(next[r] == "unusable");
+  }
+}
+
+TEST_CASE("what does not fit in packets, or is cut unevenly, is refused before anything is sent") {
+  losing::network = testing::trouble(0, 1);
+  std::atomic<int> refused = 0;
+  losing::run(2, [&](losing& comm) {
+    std::vector<double> x(1000, 1);
+    try {
+      omni::allreduce(comm, x, fixed_blocks{256});
+    } catch (const omni::usage& e) {
+      if (std::string(e.what()).find("2048 bytes do not fit in datagrams of 700") != std::string::npos) ++refused;
+    }
+  });
+  CHECK(refused == 2);
+  losing::run(2, [&](losing& comm) {
+    std::vector<double> x(1000, 1);
+    try {
+      omni::allreduce(comm, x, fixed_blocks{16}, omni::colocated{300, 3});
+    } catch (const omni::usage& e) {
+      if (std::string(e.what()).find("at least 512 bytes, not 300") != std::string::npos) ++refused;
+    }
+  });
+  CHECK(refused == 4);
+}
+
+TEST_CASE("servers keep slots x packet x workers, however many and large the calls") {
+  losing::network = testing::trouble(0.01, 8);
+  std::atomic<std::size_t> most = 0;
+  losing::run(4, [&](losing& comm) {
+    omni::cluster cluster{comm, omni::dedicated{.servers = 1}};
+    if (cluster.is_server()) {
+      cluster.serve_only(omni::reduction<float>{}, omni::reduction<int>{});
+      most = cluster.buffer_bytes();
+      return;
+    }
+    for (int i = 0; i < testing::draws(60); ++i) {
+      std::vector<float> x(i % 10 == 9 ? 40000 : 100, 1);
+      std::vector<int> y(i % 7 == 6 ? 9000 : 10, 2);
+      omni::allreduce(cluster, x, fixed_blocks{32});
+      omni::allreduce(cluster, y, omni::max{}, fixed_blocks{64});
+    }
+  });
+  constexpr std::size_t slots = 62;  // 128 KiB / (3 workers x 700 bytes)
+  CHECK(most > 700 * 4);
+  CHECK(most <= (slots + 2) * 704 * 4);
+}
+
+TEST_CASE("udp: sockets of this host") {
+  std::uint64_t seed = 700;
+  for (const std::size_t datagram : {1472U, 16000U})
+    for (const int ranks : {1, 2, 4}) {
+      std::atomic<int> right = 0;
+      omni::transport::threads::run(ranks, [&](omni::transport::threads& others) {
+        omni::transport::udp net(others, omni::transport::udp_options{.datagram_bytes = datagram, .address = "127.0.0.1"});
+        for (const std::size_t n : {0U, 3U, 5000U, 100000U}) {
+          const auto inputs = patterns::tensors<patterns::wild>(patterns::shape::clustered, seed + n, ranks, n, 0.0F);
+          auto x = inputs[static_cast<std::size_t>(others.rank())];
+          omni::allreduce(net, x);
+          if (oracle::equal(x, oracle::fold_in_rank_order(inputs, oracle::twin<omni::sum>{}))) ++right;
+        }
+      });
+      CHECK(right == 4 * ranks);
+      seed += 10;
+    }
+  omni::transport::threads::run(1, [&](omni::transport::threads& others) {
+    CHECK_THROWS_AS(omni::transport::udp(others, omni::transport::udp_options{.datagram_bytes = 100}), omni::usage);
+    CHECK_THROWS_AS(omni::transport::udp(others, omni::transport::udp_options{.address = "nowhere"}), omni::usage);
+  });
+}
