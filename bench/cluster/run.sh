@@ -8,10 +8,11 @@ cd "$(dirname "$0")/../.."
 
 usage() {
   cat <<'EOF'
-usage: bash bench/cluster/run.sh [--hosts N] [--rate RATE] [--program FILE] [options of omni-bench-allreduce]
+usage: bash bench/cluster/run.sh [--hosts N] [--rate RATE] [--queue SIZE] [--program FILE] [options of omni-bench-allreduce]
 
   --hosts N       hosts, one rank on each, servers included (default 4)
   --rate RATE     of each link both ways, as tc says it: 1gbit, 200mbit, 10gbit (default 1gbit)
+  --queue SIZE    of a link, as tc says it: what is more is dropped (default 16mb: nothing)
   --program FILE  what to run (default: the benchmark, built by bench/run.sh --help if need be)
 
 Everything else goes to the benchmark; the default is --sizes 64M --repeats 7. The namespaces are taken down at the end, after an error
@@ -19,12 +20,13 @@ as well.
 EOF
 }
 
-hosts=4 rate=1gbit program=
+hosts=4 rate=1gbit queue=16mb program=
 args=()
 while [ $# -gt 0 ]; do
   case "$1" in
     --hosts) hosts=${2:?}; shift 2 ;;
     --rate) rate=${2:?}; shift 2 ;;
+    --queue) queue=${2:?}; shift 2 ;;
     --program) program=${2:?}; shift 2 ;;
     --help|-h) usage; exit 0 ;;
     *) args+=("$1"); shift ;;
@@ -62,7 +64,7 @@ if ! ip netns add "$tag-switch" 2> "$work/why"; then
 fi
 in_switch() { ip netns exec "$tag-switch" "$@"; }
 limit() { # NAMESPACE DEVICE
-  ip netns exec "$1" tc qdisc add dev "$2" root tbf rate "$rate" burst 256kb limit 16mb
+  ip netns exec "$1" tc qdisc add dev "$2" root tbf rate "$rate" burst 256kb limit "$queue"
 }
 set -e
 in_switch ip link add br0 type bridge

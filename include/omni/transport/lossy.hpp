@@ -6,18 +6,14 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
-#include <deque>
-#include <memory>
 #include <optional>
 #include <random>
 #include <span>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "../concepts.hpp"
-#include "../pack/aligned_bytes.hpp"
+#include "message_socket.hpp"
 #include "post_office.hpp"
 
 namespace omni::transport {
@@ -38,75 +34,46 @@ struct loss {
 
 namespace omni::detail {
 
-/// Datagrams over the messages of another transport, some of them lost on purpose.
-template <message_transport Inner>
+/// Datagrams of another socket, some of them lost on purpose.
+template <class Socket>
 class lossy_socket {
-  using messages_type = decltype(std::declval<Inner&>().open());
   using clock = std::chrono::steady_clock;
 
  public:
-  lossy_socket(Inner& inner, const transport::loss& l)
-      : inner_(&inner),
-        loss_(l),
-        random_(l.seed * 1000003U + static_cast<std::uint64_t>(inner.rank())),
-        messages_(inner.open()),
-        bytes_(l.datagram_bytes != 0 ? l.datagram_bytes : inner.preferred_packet_bytes()) {
-    for (int peer = 0; peer < inner.size(); ++peer)
-      for (std::size_t i = 0; i < posted && peer != inner.rank(); ++i) {
-        buffers_.push_back({aligned_bytes(bytes_), peer});
-        post(buffers_.size() - 1);
-      }
-  }
-  lossy_socket(const lossy_socket&) = delete;
-  lossy_socket(lossy_socket&&) = delete;
-  lossy_socket& operator=(const lossy_socket&) = delete;
-  lossy_socket& operator=(lossy_socket&&) = delete;
-  ~lossy_socket() { messages_.abandon(); }
+  template <class... A>
+  explicit lossy_socket(const transport::loss& l, A&&... socket)
+      : socket_(std::forward<A>(socket)...), loss_(l), random_(l.seed * 1000003U + static_cast<std::uint64_t>(socket_.rank())) {}
 
-  [[nodiscard]] int rank() const { return inner_->rank(); }
-  [[nodiscard]] int size() const { return inner_->size(); }
-  [[nodiscard]] std::size_t datagram_bytes() const { return bytes_; }
+  [[nodiscard]] int rank() const { return socket_.rank(); }
+  [[nodiscard]] int size() const { return socket_.size(); }
+  [[nodiscard]] std::size_t datagram_bytes() const {
+    return loss_.datagram_bytes != 0 ? std::min(loss_.datagram_bytes, socket_.datagram_bytes()) : socket_.datagram_bytes();
+  }
 
   void send(int peer, std::span<const std::byte> bytes) {
+    send_delayed();
     if (happens(loss_.drop)) return;
     const int copies = happens(loss_.duplicate) ? 2 : 1;
     for (int i = 0; i < copies; ++i) {
-      letter l{peer, std::vector<std::byte>(bytes.begin(), bytes.end()), clock::now()};
-      if (happens(loss_.truncate)) l.bytes.resize(draw(l.bytes.size()));
-      if (happens(loss_.corrupt) && !l.bytes.empty()) l.bytes[draw(l.bytes.size())] ^= static_cast<std::byte>(1U << draw(8));
-      if (happens(loss_.delay)) {
-        l.due += std::chrono::microseconds(draw(static_cast<std::size_t>(loss_.longest_delay.count()) + 1));
-        delayed_.push_back(std::move(l));
-      } else {
-        carry(l);
+      const bool cut = happens(loss_.truncate), changed = happens(loss_.corrupt), late = happens(loss_.delay);
+      if (!cut && !changed && !late) {
+        socket_.send(peer, bytes);
+        continue;
       }
+      letter l{peer, {bytes.begin(), bytes.end()}, clock::now()};
+      if (cut) l.bytes.resize(draw(l.bytes.size()) + 1);
+      if (changed) l.bytes[draw(l.bytes.size())] ^= static_cast<std::byte>(1U << draw(8));
+      if (late) l.due += std::chrono::microseconds(draw(static_cast<std::size_t>(loss_.longest_delay.count()) + 1));
+      delayed_.push_back(std::move(l));
     }
   }
   [[nodiscard]] std::optional<datagram> receive(double seconds) {
-    const auto end = clock::now() + std::chrono::duration<double>(seconds);
-    if (read_) post(*std::exchange(read_, std::nullopt));
-    for (int looked = 0;; ++looked) {
-      move();
-      if (!arrived_.empty()) {
-        const auto [index, size] = arrived_.front();
-        arrived_.pop_front();
-        read_ = index;
-        return datagram{buffers_[index].peer, std::as_const(buffers_[index].memory).span().first(size)};
-      }
-      if (clock::now() >= end) return std::nullopt;
-      if (looked < 100) std::this_thread::yield();
-      else std::this_thread::sleep_for(std::chrono::microseconds(20));
-    }
+    send_delayed();
+    if (!delayed_.empty()) seconds = std::min(seconds, 50e-6);
+    return socket_.receive(seconds);
   }
 
  private:
-  static constexpr std::size_t posted = 8;  // receives for each peer
-  static constexpr std::uint64_t sending = std::uint64_t{1} << 63U;
-
-  struct buffer {
-    aligned_bytes memory;
-    int peer;
-  };
   struct letter {
     int peer;
     std::vector<std::byte> bytes;
@@ -114,56 +81,64 @@ class lossy_socket {
   };
 
   bool happens(double share) { return share > 0 && std::uniform_real_distribution<double>(0, 1)(random_) < share; }
-  std::size_t draw(std::size_t n) { return n == 0 ? 0 : static_cast<std::size_t>(random_() % n); }
-  void post(std::size_t index) { messages_.receive(buffers_[index].peer, 0, buffers_[index].memory.span(), index); }
-  void carry(letter& l) {
-    if (l.bytes.empty()) return;
-    std::size_t i = 0;
-    while (i < under_way_.size() && under_way_[i] != nullptr) ++i;
-    if (i == under_way_.size()) under_way_.emplace_back();
-    under_way_[i] = std::make_unique<std::vector<std::byte>>(std::move(l.bytes));
-    messages_.send(l.peer, 0, *under_way_[i], sending | i);
-  }
-  void move() {
-    if (!delayed_.empty()) {
-      const auto now = clock::now();
-      for (auto& l : delayed_)
-        if (l.due <= now) carry(l);
-      std::erase_if(delayed_, [&](const letter& l) { return l.due <= now; });
-    }
-    for (const auto& c : messages_.poll()) {
-      if ((c.token & sending) != 0) under_way_[static_cast<std::size_t>(c.token & ~sending)].reset();
-      else arrived_.emplace_back(static_cast<std::size_t>(c.token), c.bytes);
-    }
+  std::size_t draw(std::size_t n) { return static_cast<std::size_t>(random_() % n); }
+  void send_delayed() {
+    if (delayed_.empty()) return;
+    const auto now = clock::now();
+    for (const auto& l : delayed_)
+      if (l.due <= now) socket_.send(l.peer, l.bytes);
+    std::erase_if(delayed_, [&](const letter& l) { return l.due <= now; });
   }
 
-  Inner* inner_;
+  Socket socket_;
   transport::loss loss_;
   std::mt19937_64 random_;
-  messages_type messages_;
-  std::size_t bytes_;
-  std::vector<buffer> buffers_;
-  std::deque<std::pair<std::size_t, std::size_t>> arrived_;  // buffer and bytes
-  std::optional<std::size_t> read_;                          // buffer that the caller reads
-  std::vector<std::unique_ptr<std::vector<std::byte>>> under_way_;
   std::vector<letter> delayed_;
+};
+
+/// Another transport's socket.
+template <class Transport>
+class socket_of {
+ public:
+  explicit socket_of(Transport& t) : socket_(&t.socket()) {}
+  [[nodiscard]] int rank() const { return socket_->rank(); }
+  [[nodiscard]] int size() const { return socket_->size(); }
+  [[nodiscard]] std::size_t datagram_bytes() const { return socket_->datagram_bytes(); }
+  void send(int peer, std::span<const std::byte> bytes) { socket_->send(peer, bytes); }
+  [[nodiscard]] std::optional<datagram> receive(double seconds) { return socket_->receive(seconds); }
+
+ private:
+  std::remove_reference_t<decltype(std::declval<Transport&>().socket())>* socket_;
+};
+
+template <class Inner>
+struct carrier_of {
+  using type = message_socket<Inner>;
+};
+template <datagram_transport Inner>
+struct carrier_of<Inner> {
+  using type = socket_of<Inner>;
 };
 
 }  // namespace omni::detail
 
 namespace omni::transport {
 
-/// Transport that loses, doubles, delays, cuts and changes messages of another, from a seed: to test that nothing else is lost.
+/// Transport that loses, doubles, delays, cuts and changes the packets of another, from a seed: to test that nothing else is lost.
+/// With nothing lost it is the slots' pacing over a transport that loses nothing.
 ///
 ///     omni::transport::lossy net(comm, omni::transport::loss{.drop = 0.01, .seed = 7});
 ///     omni::allreduce(net, std::span(x));
 ///
 /// Runs with the topologies `colocated` (the default) and, in a cluster, `dedicated`. The other transport is not used for anything
 /// else as long as this one lives; making and destroying it is collective.
-template <message_transport Inner>
-class lossy : public detail::post_office<detail::lossy_socket<Inner>> {
+template <transport_type Inner>
+class lossy : public detail::post_office<detail::lossy_socket<typename detail::carrier_of<Inner>::type>> {
+  using office = detail::post_office<detail::lossy_socket<typename detail::carrier_of<Inner>::type>>;
+
  public:
-  explicit lossy(Inner& inner, const loss& l = {}) : detail::post_office<detail::lossy_socket<Inner>>(inner, l) {}
+  explicit lossy(Inner& inner, const loss& l = {}) requires message_transport<Inner> : office(l, inner, l.datagram_bytes) {}
+  explicit lossy(Inner& inner, const loss& l = {}) : office(l, inner) {}
 };
 
 }  // namespace omni::transport
