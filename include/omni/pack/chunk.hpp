@@ -94,9 +94,9 @@ class chunk_layout {
   }
 
  private:
-  [[nodiscard]] std::size_t rounded(std::size_t n) const { return (n + alignment_ - 1) / alignment_ * alignment_; }
+  [[nodiscard]] std::size_t rounded(std::size_t n) const { return (n + alignment_ - 1) & ~(alignment_ - 1); }
 
-  std::size_t row_bytes_, alignment_;
+  std::size_t row_bytes_, alignment_;  // a power of two
 };
 
 /// Writes header and keys. Precondition: the indexes are those that the header was planned for.

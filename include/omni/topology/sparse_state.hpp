@@ -12,6 +12,7 @@
 
 #include "../error.hpp"
 #include "../pack/chunk.hpp"
+#include "../pack/gather.hpp"
 #include "../pack/pair_list.hpp"
 #include "../pack/workspace.hpp"
 #include "../partition/key_groups.hpp"
@@ -81,7 +82,7 @@ struct chunk_cursor {
 };
 
 /// What the engine of key-value tensors keeps from call to call.
-template <class T>
+template <class K, class T>
 struct sparse_state {
   packet_buffers buffers;
   std::vector<out_stream> contributions;
@@ -92,12 +93,13 @@ struct sparse_state {
   std::vector<chunk_cursor<T>> returned;       // of those that return
   std::vector<int> peers;                      // nearest above first, so that not all send to the same rank at once
   std::vector<key_share> shares;               // what this rank has, by owner
-  std::vector<pair_list<T>> unions;            // what is folded, by owner
+  pair_list<T> folded;                         // what this rank has folded
+  std::vector<union_share<K, T>> unions;       // what all have, by owner
   std::vector<pair_source<T>*> sources;
-  std::vector<const void*> rows;
+  fold_room<T> fold;
 
   [[nodiscard]] std::size_t bytes() const {
-    auto n = buffers.bytes() + (fronts.capacity() + returned.capacity()) * sizeof(chunk_cursor<T>);
+    auto n = buffers.bytes() + folded.bytes() + (fronts.capacity() + returned.capacity()) * sizeof(chunk_cursor<T>);
     for (const auto& s : shares) n += s.bytes();
     for (const auto& u : unions) n += u.bytes();
     return n;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <optional>
 #include <span>
@@ -216,9 +217,13 @@ class sparse_engine {
       share.places.reserve(some);
     }
     for (auto& u : s.unions) {
-      u.clear();
-      u.reserve(some, call_.width);
+      u.keys.clear();
+      u.values.clear();
+      u.keys.reserve(some);
+      u.values.reserve(some * call_.width);
     }
+    s.folded.clear();
+    s.folded.reserve(some, call_.width);
     key_groups::place place{0, 0};
     for (std::size_t i = 0; i < pairs; ++i) {
       const auto key = std::uint64_t{call_.keys[i]};
@@ -245,6 +250,11 @@ class sparse_engine {
       if (stream.closed()) continue;
       while (share.packed != share.indexes.size()) {
         const auto n = pack(stream, share.indexes, share.packed, counts_.first, [&](std::byte* to, std::size_t pairs) {
+          if (call_.width == 1) {
+            for (std::size_t k = 0; k < pairs; ++k)
+              std::memcpy(to + k * sizeof(T), call_.values + share.places[share.packed + k], sizeof(T));
+            return;
+          }
           pair_source<T> from{nullptr, call_.values, share.places.data(), share.packed, share.packed + pairs};
           while (from.at != from.end) {
             const auto rows = from.together();
@@ -266,7 +276,7 @@ class sparse_engine {
     if (replicated_) return false;
     auto& s = *s_;
     auto& stream = s.results;
-    const auto& folded = s.unions[owner()];
+    const auto& folded = s.folded;
     bool moved = false;
     while (const auto left = folded.indexes.size() - packed_) {
       if (!folded_ && left < chunk_pairs) break;
@@ -340,7 +350,7 @@ class sparse_engine {
     for (std::size_t i = peers - below; i < peers; ++i) add_front(i);
     if (const auto n = s.shares[owner()].indexes.size(); n != 0) add(s.own.pairs, n);
     for (std::size_t i = 0; i < peers - below; ++i) add_front(i);
-    fold_pairs(call_.fold, s.sources, call_.width, s.unions[owner()], s.rows);
+    fold_pairs(call_.fold, s.sources, call_.width, s.folded, s.fold);
     for (std::size_t i = 0; i < peers; ++i) {
       auto& front = s.fronts[i];
       if (!front.open || front.pairs.at != front.header.pairs) continue;
@@ -413,7 +423,7 @@ class sparse_engine {
     auto& front = s.returned[index];
     while (stream.next_row() != in_stream::no_row) {
       front.read(stream, layout_, map_, from, result_rows_);
-      to.indexes.insert(to.indexes.end(), front.indexes.begin(), front.indexes.begin() + front.header.pairs);
+      to.add_keys(map_, from, std::span(front.indexes).first(front.header.pairs));
       append_rows<T>(to.values, front.pairs.values, front.header.pairs * call_.width);
       count(counts_.second, front.header.encoding);
       front.pop(stream);
@@ -437,8 +447,11 @@ class sparse_engine {
     if (differs_) throw mismatch(*differs_);
     auto& s = *s_;
     auto& to = *call_.result;
-    for (const auto& u : s.unions) report_.union_blocks += u.indexes.size();
-    report_.extra_bytes = s.bytes();
+    auto& own = s.unions[owner()];
+    own.add_keys(map_, owner(), s.folded.indexes);
+    std::swap(own.values, s.folded.values);
+    report_.extra_bytes += s.bytes();
+    for (const auto& u : s.unions) report_.union_blocks += u.keys.size();
     gather(map_, std::span(s.unions), call_.width, to.keys, to.values);
     to.contributions = counts_.first;
     to.results = counts_.second;
@@ -455,7 +468,7 @@ class sparse_engine {
   bool shares_;  ///< packets lie in shared memory
   signature mine_;
   mailbox_type messages_;
-  borrowed<sparse_state<T>> s_;
+  borrowed<sparse_state<K, T>> s_;
 
   bool started_ = false, done_ = false;
   bool folded_ = false;     // all that will come
