@@ -286,7 +286,7 @@ class collective final : public operation_base {
   void end() {
     omni::detail::complete(report_, call_.bytes(), transport_.size(), total_.lap());
     release();
-    trace(transport_.rank(), report_);
+    if constexpr (!requires { Call::is_part; }) trace(transport_.rank(), report_);  // else the whole is told of
     complete();
   }
   // Buffers go back, or are given up, before anybody else can take them.

@@ -15,6 +15,7 @@
 #include "partition/fixed_blocks.hpp"
 #include "plan.hpp"
 #include "report.hpp"
+#include "sparse.hpp"
 #include "topology/automatic.hpp"
 #include "topology/colocated.hpp"
 #include "topology/dedicated.hpp"

@@ -18,6 +18,7 @@ class bools {
     std::copy(v.begin(), v.end(), memory_.get());
   }
   [[nodiscard]] bool* data() { return memory_.get(); }
+  [[nodiscard]] const bool* data() const { return memory_.get(); }
   [[nodiscard]] std::size_t size() const { return n_; }
   [[nodiscard]] bool* begin() { return memory_.get(); }
   [[nodiscard]] bool* end() { return memory_.get() + n_; }

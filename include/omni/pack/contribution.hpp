@@ -78,7 +78,10 @@ class contribution {
   /// unless it is the only part, packed into `room`; how many bytes that takes. Parts have the same number of blocks, to one.
   static std::size_t fold_part(const Call& call, contributions all, std::size_t part, std::size_t parts, std::span<std::byte> room,
                                report& r) {
-    auto& [sources, at, masks] = scratch();
+    auto& room_of_thread = scratch();
+    auto& sources = room_of_thread.sources;
+    auto& at = room_of_thread.at;
+    auto& masks = room_of_thread.masks;
     expect_lengths(call, all);
     at.assign(all.size(), head(call));
     std::size_t packed = 0;

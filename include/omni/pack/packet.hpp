@@ -78,6 +78,11 @@ class packet_writer {
     if (used > limit_ || (header_.blocks != 0 && row + blocks - header_.base > 0x100000000U)) return 0;
     return std::min(blocks, (limit_ - used) / (bytes + sizeof(std::uint32_t)));
   }
+  /// Bytes that a block in that row may have.
+  [[nodiscard]] std::size_t room(std::uint64_t row) const {
+    const auto used = end_ + sizeof(std::uint32_t) * (header_.blocks + std::size_t{1});
+    return used > limit_ || fitting(row, 0, 1) == 0 ? 0 : limit_ - used;
+  }
   /// Room for the elements of more blocks, in consecutive rows. Rows must ascend, and fitting() must have said so.
   [[nodiscard]] std::byte* add(std::uint64_t row, std::size_t bytes, std::size_t blocks = 1) {
     if (header_.blocks == 0) header_.base = row;

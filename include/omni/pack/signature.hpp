@@ -98,7 +98,8 @@ inline mismatch difference(int here, const signature& a, int there, const signat
     return make("kind of call", a.blocking != 0 ? "allreduce" : "iallreduce", b.blocking != 0 ? "allreduce" : "iallreduce");
   if (a.topology != b.topology) return make("topology", a.topology.str(), b.topology.str());
   if (a.options != b.options) return number("topology's options", a.options, b.options);
-  if (a.largest_block != b.largest_block) return number("block size", a.largest_block, b.largest_block);
+  const bool pairs = a.topology == short_name<16>("key-value");
+  if (a.largest_block != b.largest_block) return number(pairs ? "width" : "block size", a.largest_block, b.largest_block);
   if (a.blocks != b.blocks) return number("number of blocks", a.blocks, b.blocks);
   if (a.partition != b.partition) return number("partition (a hash)", a.partition, b.partition);
   if (a.packet_bytes != b.packet_bytes) return number("packet size", a.packet_bytes, b.packet_bytes);

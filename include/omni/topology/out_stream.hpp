@@ -35,7 +35,7 @@ class out_stream {
     limits_ = limits;
     stream_ = stream;
     token_ = token;
-    rows_ = rows;
+    rows_ = likely_ = rows;
     call_ = call;
     mine_ = &mine;
     number_ = 0;
@@ -80,6 +80,19 @@ class out_stream {
     std::size_t one = 1;
     return add(messages, row, bytes, one);
   }
+  /// How large a block in that row may be, in a new packet if there are not `least` bytes left; 0 while all packets are under way.
+  template <class Mailbox>
+  [[nodiscard]] std::size_t room(Mailbox& messages, std::uint64_t row, std::size_t least) {
+    for (;;) {
+      if ((current_ == none || slots_[current_].packet.blocks() == 0) && !begin()) return 0;
+      const auto& packet = slots_[current_].packet;
+      if (const auto n = packet.room(row); n >= least) return n;
+      if (in_flight_ == limits_.window || (number_ != 0 && packet.blocks() == 0)) return 0;
+      send(messages, row, 0, expected(row));
+    }
+  }
+  /// Where fewer rows than the stream covers will have blocks: about so many.
+  void expect(std::uint64_t rows) { likely_ = rows; }
   /// Sends what there is, to say that the stream covers all rows below `covers`.
   template <class Mailbox>
   bool flush(Mailbox& messages, std::uint64_t covers) {
@@ -137,7 +150,8 @@ class out_stream {
   }
   // How many packets will follow one that covers `covers`, guessed low: what is promised must be sent.
   [[nodiscard]] std::uint32_t expected(std::uint64_t covers) const {
-    const auto left = (std::uint64_t{number_} + 1) * (rows_ - covers) / (2 * std::max<std::uint64_t>(covers, 1));
+    const auto rows = likely_ > covers ? likely_ - covers : 0;
+    const auto left = (std::uint64_t{number_} + 1) * rows / (2 * std::max<std::uint64_t>(covers, 1));
     return static_cast<std::uint32_t>(std::min<std::uint64_t>(left, static_cast<std::uint64_t>(limits_.window)));
   }
   template <class Mailbox>
@@ -158,7 +172,7 @@ class out_stream {
   std::span<const int> peers_;
   packet_limits limits_;
   unsigned stream_ = 0;
-  std::uint64_t token_ = 0, rows_ = 0;
+  std::uint64_t token_ = 0, rows_ = 0, likely_ = 0;
   std::uint32_t call_ = 0;
   const signature* mine_ = nullptr;
   std::uint32_t number_ = 0;    // of the packet being filled

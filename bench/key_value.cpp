@@ -1,0 +1,249 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+//
+// Key-value tensors: omni::allreduce of a sparse_view against MPI_Allreduce of the whole dense tensor, and against everyone's pairs
+// to everyone by MPI_Allgatherv with a local merge. Interleaved in one run:
+// `mpirun -np 4 omni-bench-key-value --help`, or `bash bench/cluster/run.sh --program FILE` between rate-limited hosts.
+
+#include <mpi.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "omni/sparse.hpp"
+
+namespace {
+
+struct options {
+  std::size_t elements = std::size_t{16} << 20U;
+  std::vector<double> densities{0.01, 0.1, 1, 10};
+  std::string pattern = "scattered";
+  int repeats = 7;
+  std::uint64_t seed = 1;
+  std::string json;
+};
+
+struct pairs {
+  std::vector<std::uint32_t> keys;
+  std::vector<float> values;
+};
+
+/// Ascending keys, each once; values are small integers, so that sums are exact in any order.
+pairs draw(const options& o, double density, int rank) {
+  std::mt19937_64 random(o.seed + static_cast<std::uint64_t>(rank) * 7919);
+  const auto real = [&] { return static_cast<double>(random() >> 11U) * 0x1p-53; };
+  const auto n = static_cast<double>(o.elements);
+  pairs p;
+  p.keys.reserve(static_cast<std::size_t>(n * density * 1.1) + 100);
+  if (o.pattern == "scattered") {
+    for (std::size_t i = 0; i < o.elements; ++i)
+      if (real() < density) p.keys.push_back(static_cast<std::uint32_t>(i));
+  } else {
+    // As many draws as leave about so many different keys: key k comes up in proportion to 1 / (k + 1).
+    std::vector<bool> drawn(o.elements);
+    for (auto left = static_cast<std::size_t>(n * density); left != 0;) {
+      const auto k = std::min(o.elements - 1, static_cast<std::size_t>(std::exp(real() * std::log(n + 1)) - 1));
+      if (real() < 0.001 || !drawn[k]) --left;  // few are left to be drawn in a hot end
+      drawn[k] = true;
+    }
+    for (std::size_t i = 0; i < o.elements; ++i)
+      if (drawn[i]) p.keys.push_back(static_cast<std::uint32_t>(i));
+  }
+  for (const auto k : p.keys) p.values.push_back(static_cast<float>(1 + (k + static_cast<std::uint32_t>(rank)) % 7));
+  return p;
+}
+
+/// Everyone's pairs to everyone, and a merge of as many ascending lists as there are ranks.
+class gather_and_merge {
+ public:
+  void operator()(const pairs& mine, int ranks) {
+    const auto n = static_cast<std::size_t>(ranks);
+    const int count = static_cast<int>(mine.keys.size());
+    counts_.resize(n);
+    MPI_Allgather(&count, 1, MPI_INT, counts_.data(), 1, MPI_INT, MPI_COMM_WORLD);
+    places_.assign(n + 1, 0);
+    for (std::size_t r = 0; r < n; ++r) places_[r + 1] = places_[r] + counts_[r];
+    const auto all = static_cast<std::size_t>(places_[n]);
+    keys_.resize(all);
+    values_.resize(all);
+    MPI_Allgatherv(mine.keys.data(), count, MPI_UINT32_T, keys_.data(), counts_.data(), places_.data(), MPI_UINT32_T,
+                   MPI_COMM_WORLD);
+    MPI_Allgatherv(mine.values.data(), count, MPI_FLOAT, values_.data(), counts_.data(), places_.data(), MPI_FLOAT, MPI_COMM_WORLD);
+    bytes = (n - 1) * mine.keys.size() * 8;
+    result.keys.clear();
+    result.values.clear();
+    heads_.assign(places_.begin(), places_.end() - 1);
+    for (;;) {
+      std::uint64_t lowest = ~std::uint64_t{0};
+      for (std::size_t r = 0; r < n; ++r)
+        if (heads_[r] != places_[r + 1]) lowest = std::min<std::uint64_t>(lowest, keys_[static_cast<std::size_t>(heads_[r])]);
+      if (lowest == ~std::uint64_t{0}) return;
+      float sum = 0;
+      for (std::size_t r = 0; r < n; ++r)
+        if (heads_[r] != places_[r + 1] && keys_[static_cast<std::size_t>(heads_[r])] == lowest)
+          sum += values_[static_cast<std::size_t>(heads_[r]++)];
+      result.keys.push_back(static_cast<std::uint32_t>(lowest));
+      result.values.push_back(sum);
+    }
+  }
+  pairs result;
+  std::size_t bytes = 0;
+
+ private:
+  std::vector<int> counts_, places_, heads_;
+  std::vector<std::uint32_t> keys_;
+  std::vector<float> values_;
+};
+
+double median(std::vector<double> v) {
+  std::sort(v.begin(), v.end());
+  return v[v.size() / 2];
+}
+
+// The honest time of a collective: the slowest rank's.
+template <class F>
+double time(F&& f) {
+  MPI_Barrier(MPI_COMM_WORLD);
+  const double start = MPI_Wtime();
+  f();
+  double mine = MPI_Wtime() - start, slowest = 0;
+  MPI_Allreduce(&mine, &slowest, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+  return slowest;
+}
+
+nlohmann::json measure(const options& o, double percent, int rank, int ranks) {
+  const auto mine = draw(o, percent / 100, rank);
+  std::vector<float> dense(o.elements), reduced(o.elements);
+  for (std::size_t i = 0; i < mine.keys.size(); ++i) dense[mine.keys[i]] = mine.values[i];
+
+  gather_and_merge gather;
+  omni::sparse_tensor<std::uint32_t, float> r;
+  std::array<std::vector<double>, 3> seconds;
+  const auto turn = [&](std::size_t which) {
+    switch (which) {
+      case 0:
+        return time([&] { r = omni::allreduce(MPI_COMM_WORLD, omni::sparse_view{mine.keys, mine.values}); });
+      case 1:
+        return time(
+            [&] { MPI_Allreduce(dense.data(), reduced.data(), static_cast<int>(o.elements), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); });
+      default:
+        return time([&] { gather(mine, ranks); });
+    }
+  };
+  for (int i = -1; i < o.repeats; ++i)
+    for (std::size_t k = 0; k < 3; ++k) {
+      const auto which = (k + static_cast<std::size_t>(i + 1)) % 3;  // nobody always follows the same one
+      const auto t = turn(which);
+      if (i >= 0) seconds[which].push_back(t);
+    }
+
+  // Against the dense tensor: the same values at the keys, and nothing but zeros elsewhere. The gathered pairs have to be the same.
+  std::size_t wrong = 0, others = 0;
+  for (std::size_t i = 0; i < r.keys.size(); ++i) wrong += r.values[i] == reduced[r.keys[i]] ? 0 : 1;
+  for (const auto x : reduced) others += x != 0 ? 1 : 0;
+  wrong += others > r.keys.size() ? others - r.keys.size() : r.keys.size() - others;
+  wrong += r.keys == gather.result.keys && r.values == gather.result.values ? 0 : 1;
+
+  std::array<double, 3> local{static_cast<double>(r.report.bytes_sent), static_cast<double>(gather.bytes),
+                              static_cast<double>(mine.keys.size())};
+  std::array<double, 3> largest{};
+  double bad = 0;
+  const auto mine_wrong = static_cast<double>(wrong);
+  MPI_Allreduce(local.data(), largest.data(), 3, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+  MPI_Allreduce(&mine_wrong, &bad, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+  const double omni_time = median(seconds[0]), dense_time = median(seconds[1]), gather_time = median(seconds[2]);
+  const auto& e = r.encoding.results;
+  if (rank == 0) {
+    std::printf("%9zu %-10s %7.3f%% %9.0f %9zu %11.1f %11.1f %11.1f %11.0f %11.0f %6zu/%zu/%zu %6.0f %8.2f %8.2f\n", o.elements,
+                o.pattern.c_str(), percent, largest[2], r.keys.size(), omni_time * 1e6, dense_time * 1e6, gather_time * 1e6,
+                largest[0], largest[1], e.gaps, e.bitmap, e.run, bad, dense_time / omni_time, gather_time / omni_time);
+    std::fflush(stdout);
+  }
+  return {{"ranks", ranks},
+          {"elements", o.elements},
+          {"pattern", o.pattern},
+          {"density", percent / 100},
+          {"pairs", largest[2]},
+          {"union", r.keys.size()},
+          {"topology", std::string(r.report.topology)},
+          {"omni_us", omni_time * 1e6},
+          {"dense_us", dense_time * 1e6},
+          {"gather_us", gather_time * 1e6},
+          {"bytes_sent", largest[0]},
+          {"gather_bytes", largest[1]},
+          {"gaps", e.gaps},
+          {"bitmap", e.bitmap},
+          {"run", e.run},
+          {"sort_and_pack_us", r.report.detect_seconds * 1e6},
+          {"exchange_us", r.report.exchange_seconds * 1e6},
+          {"fold_us", r.report.fold_seconds * 1e6},
+          {"deliver_us", r.report.deliver_seconds * 1e6},
+          {"wrong", bad},
+          {"speedup", dense_time / omni_time},
+          {"speedup_gather", gather_time / omni_time}};
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  MPI_Init(&argc, &argv);
+  int rank = 0, ranks = 1;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  options o;
+  CLI::App app("Key-value tensors against a dense MPI_Allreduce and against MPI_Allgatherv");
+  app.add_option("--elements", o.elements, "of the dense tensor")
+      ->check(CLI::Range(std::size_t{1}, std::size_t{1} << 30U))
+      ->capture_default_str();
+  app.add_option("--densities", o.densities, "percent of the elements that a rank has")->delimiter(',')->capture_default_str();
+  app.add_option("--pattern", o.pattern, "scattered: evenly; power-law: the lower the key, the more ranks have it")
+      ->check(CLI::IsMember({"scattered", "power-law"}))
+      ->capture_default_str();
+  app.add_option("--repeats", o.repeats, "timed calls of each; the median counts")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  app.add_option("--seed", o.seed, "of the pattern")->capture_default_str();
+  app.add_option("--json", o.json, "file to write the rows to");
+  int code = 0;
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    code = rank == 0 ? app.exit(e) : e.get_exit_code();
+    MPI_Finalize();
+    return code;
+  }
+  if (rank == 0) {
+    std::printf("# omni %d.%d.%d, %d ranks, float by uint32, median of %d, slowest rank\n", OMNI_VERSION_MAJOR, OMNI_VERSION_MINOR,
+                OMNI_VERSION_PATCH, ranks, o.repeats);
+    std::printf("%9s %-10s %8s %9s %9s %11s %11s %11s %11s %11s %10s %6s %8s %8s\n", "elements", "pattern", "density", "pairs",
+                "union", "omni us", "dense us", "gather us", "sent B", "gather B", "gap/bit/run", "#wrong", "x dense", "x gather");
+  }
+  auto rows = nlohmann::json::array();
+  double wrong = 0;
+  for (const auto percent : o.densities) {
+    auto row = measure(o, percent, rank, ranks);
+    wrong += row["wrong"].get<double>();
+    rows.push_back(std::move(row));
+  }
+  if (rank == 0 && !o.json.empty()) {
+    std::ofstream file(o.json);
+    file << nlohmann::json{{"omni", OMNI_VERSION}, {"ranks", ranks}, {"rows", rows}}.dump(1) << '\n';
+    if (!file) {
+      std::fprintf(stderr, "cannot write %s\n", o.json.c_str());
+      code = 1;
+    }
+  }
+  if (wrong > 0) code = 1;
+  MPI_Bcast(&code, 1, MPI_INT, 0, MPI_COMM_WORLD);
+  MPI_Finalize();
+  return code;
+}

@@ -1,0 +1,176 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string_view>
+#include <type_traits>
+
+// Chunks: what the packets of key-value streams carry in the place of blocks. A chunk is a header, the keys, and the values. Its
+// keys ascend, and are written in whichever way takes the fewest bytes. docs/wire_format.md describes them.
+
+namespace omni {
+
+/// How many chunks had their keys written in which way.
+struct chunk_counts {
+  std::size_t gaps = 0;    ///< distances between keys, as integers of variable length
+  std::size_t bitmap = 0;  ///< a bit for each key from the first to the last
+  std::size_t run = 0;     ///< all keys from the first to the last: no key data at all
+
+  friend bool operator==(const chunk_counts&, const chunk_counts&) = default;
+};
+
+}  // namespace omni
+
+namespace omni::detail {
+
+enum class chunk_encoding : std::uint16_t { gaps = 0, bitmap = 1, run = 2 };
+
+inline void count(chunk_counts& c, chunk_encoding e) {
+  ++(e == chunk_encoding::gaps ? c.gaps : e == chunk_encoding::bitmap ? c.bitmap : c.run);
+}
+
+struct chunk_header {
+  std::uint64_t first = 0, last = 0;  ///< indexes, in the owner's share, of the first and the last key
+  std::uint32_t key_bytes = 0;
+  std::uint16_t pairs = 0;
+  chunk_encoding encoding = chunk_encoding::run;
+};
+static_assert(sizeof(chunk_header) == 24 && std::is_trivially_copyable_v<chunk_header>);
+
+/// The most pairs of a chunk: enough that its header does not count, few enough that the encoding follows the data.
+inline constexpr std::size_t chunk_pairs = 1024;
+
+constexpr std::size_t varint_bytes(std::uint64_t x) { return (static_cast<std::size_t>(std::bit_width(x | 1U)) + 6) / 7; }
+constexpr std::uint64_t bitmap_bytes(std::uint64_t distance) { return distance / 8 + 1; }
+
+/// The header of a chunk to be written, and how long the chunk will be.
+struct chunk_plan {
+  chunk_header header;
+  std::size_t bytes = 0;
+};
+
+/// Where the parts of a chunk lie: values are aligned to their type, and a chunk ends where another may begin.
+class chunk_layout {
+ public:
+  chunk_layout(std::size_t row_bytes, std::size_t alignment)
+      : row_bytes_(row_bytes), alignment_(std::max(alignment, alignof(chunk_header))) {}
+
+  [[nodiscard]] std::size_t values_at(std::size_t key_bytes) const { return rounded(sizeof(chunk_header) + key_bytes); }
+  [[nodiscard]] std::size_t bytes(std::size_t pairs, std::size_t key_bytes) const {
+    return rounded(values_at(key_bytes) + pairs * row_bytes_);
+  }
+  /// Of the shortest chunk: one pair.
+  [[nodiscard]] std::size_t least() const { return bytes(1, 0); }
+
+  /// The longest chunk that starts with the first of some ascending indexes and fits. Precondition: least() does.
+  [[nodiscard]] chunk_plan plan(std::span<const std::uint64_t> indexes, std::size_t room) const {
+    chunk_plan best;
+    const auto first = indexes[0];
+    const auto most = std::min(indexes.size(), chunk_pairs);
+    std::size_t gaps = 0;
+    for (std::size_t i = 0; i < most; ++i) {
+      if (i != 0) gaps += varint_bytes(indexes[i] - indexes[i - 1] - 1);
+      const auto distance = indexes[i] - first;
+      auto encoding = chunk_encoding::gaps;
+      auto keys = gaps;
+      if (distance == i) {
+        encoding = chunk_encoding::run;
+        keys = 0;
+      } else if (bitmap_bytes(distance) <= gaps) {
+        encoding = chunk_encoding::bitmap;
+        keys = static_cast<std::size_t>(bitmap_bytes(distance));
+      }
+      const auto all = bytes(i + 1, keys);
+      if (all > room) break;  // a longer chunk never has fewer bytes
+      best = {{first, indexes[i], static_cast<std::uint32_t>(keys), static_cast<std::uint16_t>(i + 1), encoding}, all};
+    }
+    return best;
+  }
+
+ private:
+  [[nodiscard]] std::size_t rounded(std::size_t n) const { return (n + alignment_ - 1) & ~(alignment_ - 1); }
+
+  std::size_t row_bytes_, alignment_;  // a power of two
+};
+
+/// Writes header and keys. Precondition: the indexes are those that the header was planned for.
+inline void write_keys(std::byte* to, const chunk_header& h, std::span<const std::uint64_t> indexes) {
+  std::memcpy(to, &h, sizeof(h));
+  to += sizeof(h);
+  if (h.encoding == chunk_encoding::bitmap) {
+    std::memset(to, 0, h.key_bytes);
+    for (const auto i : indexes) to[(i - h.first) / 8] |= static_cast<std::byte>(1U << ((i - h.first) % 8));
+  } else if (h.encoding == chunk_encoding::gaps) {
+    for (std::size_t i = 1; i < indexes.size(); ++i) {
+      auto gap = indexes[i] - indexes[i - 1] - 1;
+      for (; gap >= 128; gap >>= 7U) *to++ = static_cast<std::byte>(gap | 128U);
+      *to++ = static_cast<std::byte>(gap);
+    }
+  }
+}
+
+/// What is wrong with a header from a peer, or nothing: then key_bytes and pairs may be used.
+inline std::string_view find_fault(const chunk_header& h) {
+  if (h.pairs == 0 || h.pairs > chunk_pairs) return "a chunk of no pairs, or of too many";
+  if (h.last < h.first || h.last - h.first < h.pairs - 1U) return "a chunk has more pairs than keys";
+  const auto distance = h.last - h.first;
+  switch (h.encoding) {
+    case chunk_encoding::run:
+      if (distance != h.pairs - 1U || h.key_bytes != 0) return "a run that does not end where it says";
+      return {};
+    case chunk_encoding::bitmap:
+      if (h.key_bytes != bitmap_bytes(distance)) return "a bitmap of the wrong length";
+      return {};
+    case chunk_encoding::gaps:
+      if (h.key_bytes < h.pairs - 1U || h.key_bytes > 10U * (h.pairs - 1U)) return "gaps of the wrong length";
+      return {};
+  }
+  return "an encoding that this version does not know";
+}
+
+/// Reads the indexes of a chunk, as many as it has pairs. What is wrong, or nothing. Precondition: find_fault() found none, and
+/// there are key_bytes bytes.
+inline std::string_view read_keys(const chunk_header& h, const std::byte* from, std::uint64_t* indexes) {
+  const std::size_t pairs = h.pairs;
+  if (h.encoding == chunk_encoding::run) {
+    for (std::size_t i = 0; i < pairs; ++i) indexes[i] = h.first + i;
+    return {};
+  }
+  if (h.encoding == chunk_encoding::bitmap) {
+    std::size_t n = 0;
+    for (std::size_t at = 0; at < h.key_bytes; at += 8) {
+      std::uint64_t word = 0;
+      for (std::size_t k = std::min<std::size_t>(8, h.key_bytes - at); k != 0; --k)
+        word = word << 8U | std::to_integer<std::uint64_t>(from[at + k - 1]);
+      if (n + static_cast<std::size_t>(std::popcount(word)) > pairs) return "a bitmap with more keys than pairs";
+      for (; word != 0; word &= word - 1) indexes[n++] = h.first + at * 8 + static_cast<std::uint64_t>(std::countr_zero(word));
+    }
+    if (n != pairs || indexes[0] != h.first || indexes[n - 1] != h.last) return "a bitmap with other keys than it says";
+    return {};
+  }
+  const auto* const end = from + h.key_bytes;
+  auto key = h.first;
+  indexes[0] = key;
+  for (std::size_t i = 1; i < pairs; ++i) {
+    std::uint64_t gap = 0;
+    for (unsigned shift = 0;; shift += 7) {
+      if (from == end || shift > 63) return "gaps that do not end where they should";
+      const auto byte = std::to_integer<std::uint64_t>(*from++);
+      gap |= (byte & 127U) << shift;
+      if (byte < 128) break;
+    }
+    if (gap >= h.last - key) return "gaps that lead past the last key";
+    key += gap + 1;
+    indexes[i] = key;
+  }
+  if (from != end || key != h.last) return "gaps that do not end where they should";
+  return {};
+}
+
+}  // namespace omni::detail

@@ -1,0 +1,226 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "allreduce.hpp"
+#include "pack/distinct.hpp"
+#include "report.hpp"
+#include "reporting.hpp"
+#include "topology/sparse_call.hpp"
+#include "topology/sparse_streams.hpp"
+
+namespace omni {
+
+/// What a key may be.
+template <class K>
+concept key = std::unsigned_integral<K> && !std::is_same_v<K, bool> && sizeof(K) <= sizeof(std::uint64_t);
+
+/// Keys and, for each, a row of `width` elements: a tensor of which only some rows are there. Nothing is copied.
+///
+/// Keys come in any order and more than once. Without a width it is what the sizes say; a rank without keys learns it from the
+/// others.
+template <class K, class T>
+struct sparse_view {
+  static_assert(key<K>, "omni: keys must be unsigned integers of 8 to 64 bits");
+  static_assert(element<T>, "omni: elements must be trivially copyable, not const and not pointers");
+
+  std::span<const K> keys;
+  std::span<const T> values;
+  std::size_t width = 0;  ///< elements of a row; 0: not known here
+
+  template <detail::spannable Keys, detail::spannable Values>
+  sparse_view(const Keys& k, const Values& v) : sparse_view(k, v, 0) {
+    if (!keys.empty()) width = values.size() / keys.size();
+  }
+  template <detail::spannable Keys, detail::spannable Values>
+  sparse_view(const Keys& k, const Values& v, std::size_t elements) : keys(std::span(k)), values(std::span(v)), width(elements) {}
+};
+template <class Keys, class Values>
+sparse_view(const Keys&, const Values&)
+    -> sparse_view<std::remove_const_t<detail::span_element<const Keys>>, std::remove_const_t<detail::span_element<const Values>>>;
+template <class Keys, class Values>
+sparse_view(const Keys&, const Values&, std::size_t)
+    -> sparse_view<std::remove_const_t<detail::span_element<const Keys>>, std::remove_const_t<detail::span_element<const Values>>>;
+
+/// How the chunks of a call had their keys written.
+struct sparse_encoding {
+  chunk_counts contributions;  ///< sent by this rank
+  chunk_counts results;        ///< sent and received by this rank; none in replicated
+};
+
+/// The union of all ranks' keys, ascending, each once, with the rows that they were folded to.
+template <class K, class T>
+struct sparse_tensor {
+  std::vector<K> keys;
+  std::vector<T> values;  ///< keys.size() * width
+  std::size_t width = 1;
+  omni::report report;  ///< blocks are keys: of the dense tensor up to the largest key, of this rank, of the union
+  sparse_encoding encoding;
+};
+
+namespace detail {
+
+template <class A>
+inline constexpr bool is_sparse_view = false;
+template <class K, class T>
+inline constexpr bool is_sparse_view<sparse_view<K, T>> = true;
+
+template <class A, class T>
+inline constexpr bool goes_with_pairs = std::is_same_v<A, colocated> || std::is_same_v<A, replicated> ||
+                                        std::is_same_v<A, automatic> || kind_of<A, T>() == kind::operation;
+
+/// Whether A... may follow a sparse_view of elements of type T.
+template <class T, class... A>
+consteval bool legal_for_pairs() {
+  constexpr bool all_known = (goes_with_pairs<A, T> && ...);
+  static_assert(all_known, "omni: with a sparse_view go an operation and one of colocated, replicated and automatic, nothing else");
+  if constexpr (!all_known) return false;
+  else return legal<T, A...>();
+}
+
+template <class K, class T>
+void expect_usable(const sparse_view<K, T>& v) {
+  if (v.width == 0 && (!v.keys.empty() || !v.values.empty()))
+    throw usage("omni: " + std::to_string(v.keys.size()) + " keys with " + std::to_string(v.values.size()) +
+                " values have no width");
+  if (v.width == 0) return;
+  if (v.values.size() % v.width != 0 || v.values.size() / v.width != v.keys.size())
+    throw usage("omni: " + std::to_string(v.keys.size()) + " keys of width " + std::to_string(v.width) + " do not go with " +
+                std::to_string(v.values.size()) + " values");
+  constexpr std::size_t largest_bytes = std::size_t{1} << 30U;
+  if (v.width > largest_bytes / sizeof(T))
+    throw usage("omni: a row of " + std::to_string(v.width) + " elements is more than a packet holds (1 GiB)");
+  if (!v.keys.empty() && (v.keys.data() == nullptr || v.values.data() == nullptr))
+    throw usage("omni: the keys or the values are null, but there are " + std::to_string(v.keys.size()));
+}
+
+/// One of the operations on the transport that a key-value call consists of.
+template <class Transport, class Call, class Topology>
+report run_part(Transport& transport, const Call& call, const Topology& topology) {
+  collective<Transport&, Call, Topology> op(transport, call, topology);
+  op.finish();
+  return op.result();
+}
+
+/// The largest of what every rank knows of the sizes; they find out here whether they called alike. The width of a rank without
+/// keys counts too, if it is known.
+template <class Transport>
+report agree_on_sizes(Transport& transport, const signature& terms, sparse_sizes& sizes) {
+  std::array<std::uint64_t, 3> all{sizes.largest_key, sizes.pairs, sizes.width};
+  sparse_summary call;
+  call.in = all;
+  call.out = all;
+  call.terms = terms;
+  auto r = run_part(transport, call, replicated{});
+  sizes = {all[0], all[1], all[2]};
+  return r;
+}
+
+template <class K, class T, class Transport, class Op>
+sparse_tensor<K, T> reduce_pairs(Transport& transport, const sparse_view<K, T>& view, const Op& op, std::string_view mode,
+                                 const stream_options& options) {
+  expect_usable(view);
+  const stopwatch watch;
+  const distinct_pairs<K, T> mine(view.keys, view.values, view.width, op);
+  const auto keys = mine.keys();
+  const auto sorting = watch.elapsed();
+
+  sparse_call<K, T, Op> call;
+  call.fold = op;
+  call.keys = keys;
+  call.values = mine.values();
+  call.sizes = {keys.empty() ? 0 : std::uint64_t{keys.back()}, keys.size(), view.width};
+  sparse_result<K, T> result;
+  report r, summary;
+  if (transport.size() == 1) {
+    call.width = std::max<std::size_t>(view.width, 1);
+    result.keys.assign(keys.begin(), keys.end());
+    if (!keys.empty()) append_rows<T>(result.values, mine.values(), keys.size() * call.width);
+    r.topology = "local";
+    r.blocks_total = call.blocks();
+    r.blocks_sent = r.union_blocks = keys.size();
+  } else {
+    call.terms = sparse_terms<K, T>(op, mode, options.packet_bytes, options.window);
+    summary = agree_on_sizes(transport, call.terms, call.sizes);
+    call.width = std::max<std::size_t>(view.width != 0 ? view.width : static_cast<std::size_t>(call.sizes.width), 1);
+    call.terms.largest_block = call.width;
+    call.is_replicated = mode == replicated::name;
+    call.result = &result;
+    r = run_part(transport, call, sparse_streams{options});
+  }
+  r.bytes_sent += summary.bytes_sent;
+  r.bytes_received += summary.bytes_received;
+  r.detect_seconds += sorting;
+  r.exchange_seconds += summary.seconds;
+  complete(r, call.bytes(), transport.size(), watch.elapsed());
+  trace(transport.rank(), r);
+  sparse_tensor<K, T> out{std::move(result.keys), {}, call.width, r, {result.contributions, result.results}};
+  if constexpr (std::is_same_v<T, bool>) out.values.assign(result.values.begin(), result.values.end());
+  else out.values = std::move(result.values);
+  return out;
+}
+
+template <class K, class T, class Comm, class... A>
+sparse_tensor<K, T> allreduce_pairs(Comm& comm, const sparse_view<K, T>& view, const A&... more) {
+  if constexpr (!legal_for_pairs<T, A...>()) {
+    return {};
+  } else {
+    const auto c = choose<T>(more...);
+    const auto on = [&](auto&& transport) {
+      std::string_view mode = c.topology.name;
+      stream_options options;
+      if constexpr (requires { c.topology.packet_bytes; }) options = {c.topology.packet_bytes, c.topology.window};
+      else mode = automatic::streams_name(transport.size());
+      return reduce_pairs<K, T>(transport, view, c.op, mode, options);
+    };
+    decltype(auto) transport = transport_of(comm);
+    static_assert(!may_lose<decltype(transport)>, "omni: key-value tensors need a transport that loses nothing");
+    if constexpr (requires { transport.servers(); }) {
+      if (transport.is_server())
+        throw usage("omni: rank " + std::to_string(transport.rank()) + " of the cluster is a server; only workers call");
+      return on(transport.among_workers());
+    } else {
+      return on(transport);
+    }
+  }
+}
+
+}  // namespace detail
+
+/// Reduces a key-value tensor over all ranks: rows with the same key are folded, and every rank gets the union.
+///
+///     auto r = omni::allreduce(comm, omni::sparse_view{keys, values});                       // sum, a value for each key
+///     auto r = omni::allreduce(comm, omni::sparse_view{keys, rows, width}, omni::max{});     // r.keys, r.values, r.report
+///
+/// @param comm as for dense tensors; of a cluster the workers fold among themselves. Collective: all ranks call with the same types
+///   of keys and elements, width, operation and topology; `mismatch` otherwise. Ranks may have any keys, or none.
+/// Operation (default sum) and topology (colocated, replicated or automatic: replicated for two ranks, else colocated) come in any
+/// order.
+///
+/// Keys are merged on each rank in the order in which they stand, then over those ranks that have the key, in rank order; the fold
+/// starts from the first, with no identity. So the bits are the same on all ranks and in all runs. The input is not written.
+///
+/// Cost, N ranks, p bytes of pairs here and q of the union: 4 (N-1) messages for few pairs, and (N-1)/N (p + q) bytes each way for
+/// colocated. A key costs no bytes to a bit where most keys are there, a byte or two where few are (docs/algorithms.md).
+///
+/// @throws usage before anything is sent; mismatch; mpi_error; protocol. After `mismatch` the communicator is as good as new.
+///
+/// Method: Fei, Ho, Sahu, Canini, Sapio: Efficient Sparse Collective Communication (OmniReduce), SIGCOMM 2021, Algorithm 3;
+/// Renggli, Ashkboos, Aghagolzadeh, Alistarh, Hoefler: SparCML, SC 2019.
+template <class... Policies, class Comm, class View, class... More>
+requires detail::is_sparse_view<std::remove_cvref_t<View>>
+auto allreduce(Comm&& comm, View&& view, More&&... more) { return detail::allreduce_pairs(comm, view, Policies{}..., more...); }
+
+}  // namespace omni

@@ -1,0 +1,123 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#include <doctest/doctest.h>
+#include <mpi.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <omni/omni.hpp>
+#include <string>
+#include <vector>
+
+#include "../support/pairs.hpp"
+#include "world.hpp"
+
+// Key-value tensors over MPI.
+
+namespace {
+
+using testing::keys;
+using testing::rank;
+using testing::size;
+
+template <class Comm, class K, class T, class... More>
+std::string run(Comm& comm, const std::vector<testing::pairs<K, T>>& inputs, const testing::pairs<K, T>& wanted, std::size_t width,
+                const More&... more) {
+  const auto& mine = inputs[static_cast<std::size_t>(rank())];
+  const auto r = omni::allreduce(comm, omni::sparse_view{mine.keys, mine.values, width}, more...);
+  std::array<long long, 2> bytes{static_cast<long long>(r.report.bytes_sent), static_cast<long long>(r.report.bytes_received)};
+  MPI_Allreduce(MPI_IN_PLACE, bytes.data(), 2, MPI_LONG_LONG, MPI_SUM, MPI_COMM_WORLD);
+  CHECK(bytes[0] == bytes[1]);
+  return testing::difference(r, wanted);
+}
+
+}  // namespace
+
+TEST_CASE("key-value: all patterns of keys") {
+  std::uint64_t seed = 0;
+  for (const auto shape : testing::all_keys)
+    for (const std::size_t width : {1U, 16U}) {
+      const testing::pair_cell c{size(), shape, width == 1 ? 200000U : 20000U, seed % 3 == 0 ? 0.3 : 0.01, width, ++seed};
+      const auto inputs = testing::draw_pairs<std::uint32_t, float>(c);
+      const auto wanted = testing::expected_pairs(inputs, width, oracle::twin<omni::sum>{});
+      const auto which = testing::name(shape) + ", width " + std::to_string(width);
+      CAPTURE(which);
+      MPI_Comm comm = MPI_COMM_WORLD;
+      CHECK(run(comm, inputs, wanted, width) == "");
+      CHECK(run(comm, inputs, wanted, width, omni::colocated{}) == "");
+      CHECK(run(comm, inputs, wanted, width, omni::sum{}, omni::replicated{}) == "");
+      CHECK(run(comm, inputs, wanted, width, omni::colocated{.packet_bytes = 3000, .window = 3}) == "");
+    }
+}
+
+TEST_CASE("key-value: keys of 64 bits, an operation that does not commute") {
+  const auto later = [](double a, double b) { return a / 3 + b; };
+  for (const auto shape : {keys::extreme, keys::duplicates, keys::strided}) {
+    const testing::pair_cell c{size(), shape, 3000, 0.1, 3, 77};
+    const auto inputs = testing::draw_pairs<std::uint64_t, double>(c);
+    MPI_Comm comm = MPI_COMM_WORLD;
+    CHECK(run(comm, inputs, testing::expected_pairs(inputs, 3, later), 3, later) == "");
+  }
+}
+
+TEST_CASE("key-value: among the workers of a cluster without servers, and beside requests") {
+  const testing::pair_cell c{size(), keys::power_law, 30000, 0.05, 1, 5};
+  const auto inputs = testing::draw_pairs<std::uint32_t, float>(c);
+  const auto wanted = testing::expected_pairs(inputs, 1, oracle::twin<omni::sum>{});
+  {
+    omni::cluster cluster{MPI_COMM_WORLD, omni::dedicated{.servers = 0}};
+    CHECK(run(cluster, inputs, wanted, 1) == "");
+  }
+  MPI_Comm comm = MPI_COMM_WORLD;
+  std::vector<int> x(300000, 1);
+  auto request = omni::iallreduce(comm, x, omni::colocated{});
+  CHECK(run(comm, inputs, wanted, 1) == "");
+  request.wait();
+  CHECK(x == std::vector<int>(x.size(), size()));
+}
+
+TEST_CASE("key-value: beside servers the workers fold for themselves") {
+  if (size() < 3) return;
+  omni::cluster cluster{MPI_COMM_WORLD, omni::dedicated{.servers = 1}};
+  const std::vector<std::uint32_t> k{9, 4};
+  const std::vector<int> v{1, 2};
+  if (cluster.is_server()) {
+    CHECK_THROWS_AS(omni::allreduce(cluster, omni::sparse_view{k, v}), omni::usage);
+    cluster.serve_only(omni::reduction<int, omni::sum>{});
+    return;
+  }
+  CHECK(omni::allreduce(cluster, omni::sparse_view{k, v}).values == std::vector<int>{2 * (size() - 1), size() - 1});
+}
+
+TEST_CASE("key-value: ranks that disagree all hear of it, and the next call works") {
+  if (size() == 1) return;
+  const bool odd = rank() == size() - 1;
+  const std::vector<std::uint32_t> k{9, 4};
+  const std::vector<int> v{1, 2, 3, 4};
+  const auto field_of = [](const auto& f) -> std::string {
+    try {
+      f();
+    } catch (const omni::mismatch& e) {
+      return e.field();
+    } catch (const std::exception& e) {
+      return e.what();
+    }
+    return "nothing";
+  };
+  CHECK(field_of([&] {
+          if (odd) omni::allreduce(MPI_COMM_WORLD, omni::sparse_view{k, v}, omni::max{});
+          else omni::allreduce(MPI_COMM_WORLD, omni::sparse_view{k, v});
+        }) == "operation");
+  CHECK(field_of([&] {
+          const std::vector<std::uint32_t> one{9};
+          if (odd) omni::allreduce(MPI_COMM_WORLD, omni::sparse_view{one, v});
+          else omni::allreduce(MPI_COMM_WORLD, omni::sparse_view{k, v});
+        }) == "width");
+  CHECK(field_of([&] {
+          std::vector<int> x(200000, 1);
+          if (odd) omni::allreduce(MPI_COMM_WORLD, x, omni::colocated{});
+          else omni::allreduce(MPI_COMM_WORLD, omni::sparse_view{k, v});
+        }) == "type");
+  CHECK(omni::allreduce(MPI_COMM_WORLD, omni::sparse_view{k, v}).values[0] == 3 * size());
+}

@@ -1,0 +1,356 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#include <doctest/doctest.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <omni/omni.hpp>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "../support/effort.hpp"
+#include "../support/leaks.hpp"
+#include "../support/pairs.hpp"
+#include "../support/replay.hpp"
+#include "../support/sharing.hpp"
+
+// Key-value calls that are wrong, ranks that disagree, and peers that lie.
+
+using omni::transport::threads;
+using testing::sharing;
+
+namespace {
+
+// `odd(comm)` on rank `stranger`, `usual(comm)` on the others: what every rank saw, and a call that all make alike.
+template <class Ranks, class Usual, class Odd>
+void check_mismatch(const std::string& field, const std::string& usually, const std::string& oddly, const Usual& usual,
+                    const Odd& odd) {
+  CAPTURE(field);
+  for (const int ranks : {2, 3, 5})
+    for (int stranger = 0; stranger < ranks; stranger += 2) {
+      std::vector<std::string> seen(static_cast<std::size_t>(ranks));
+      Ranks::run(ranks, [&](Ranks& comm) {
+        auto& s = seen[static_cast<std::size_t>(comm.rank())];
+        const bool is_odd = comm.rank() == stranger;
+        try {
+          if (is_odd) odd(comm);
+          else usual(comm);
+          s = "nothing";
+        } catch (const omni::mismatch& e) {
+          const int other = !is_odd ? stranger : stranger == 0 ? 1 : 0;
+          if (e.field() != field || e.rank() != other || e.here() != (is_odd ? oddly : usually) ||
+              e.there() != (is_odd ? usually : oddly))
+            s = e.what();
+        } catch (const std::exception& e) {
+          s = e.what();
+        }
+        const std::array<std::uint32_t, 2> keys{7, 5};
+        const std::array<int, 2> values{1, 2};
+        const auto r = omni::allreduce(comm, omni::sparse_view{keys, values});
+        if (r.keys != std::vector<std::uint32_t>{5, 7} || r.values != std::vector<int>{2 * ranks, ranks}) s += ", wrong afterwards";
+      });
+      CAPTURE(ranks);
+      CAPTURE(stranger);
+      for (const auto& s : seen) CHECK(s == "");
+    }
+}
+template <class Usual, class Odd>
+void check_mismatch_everywhere(const std::string& field, const std::string& usually, const std::string& oddly, const Usual& usual,
+                               const Odd& odd) {
+  check_mismatch<threads>(field, usually, oddly, usual, odd);
+  check_mismatch<sharing>(field, usually, oddly, usual, odd);
+}
+
+template <class K, class T, class... More>
+auto pairs_of(std::size_t keys, std::size_t width, const More&... more) {
+  return [=](auto& comm) {
+    std::vector<K> k(keys);
+    for (std::size_t i = 0; i < keys; ++i) k[i] = static_cast<K>(3 * i);
+    const std::vector<T> v(keys * width, T(1));
+    omni::allreduce(comm, omni::sparse_view{k, v, width}, more...);
+  };
+}
+
+template <class K, class T, class... More>
+bool is_usage(const std::vector<K>& k, const std::vector<T>& v, const More&... width) {
+  bool thrown = false;
+  threads::run(1, [&](threads& comm) {
+    try {
+      omni::allreduce(comm, omni::sparse_view{k, v, width...});
+    } catch (const omni::usage&) {
+      thrown = true;
+    }
+  });
+  return thrown;
+}
+
+}  // namespace
+
+TEST_CASE("key-value: ranks that disagree all hear of it, and the next call works") {
+  using K = std::uint32_t;
+  check_mismatch_everywhere("type", "float by uint32", "float by uint64", pairs_of<K, float>(100, 1),
+                            pairs_of<std::uint64_t, float>(100, 1));
+  check_mismatch_everywhere("type", "float by uint32", "int32 by uint32", pairs_of<K, float>(100, 1), pairs_of<K, int>(100, 1));
+  check_mismatch_everywhere("type", "float by uint32", "float", pairs_of<K, float>(100, 1), [](auto& comm) {
+    std::vector<float> x(100, 1.0F);
+    omni::allreduce(comm, x);
+  });
+  check_mismatch_everywhere("operation", "sum", "max", pairs_of<K, float>(100, 1), pairs_of<K, float>(100, 1, omni::max{}));
+  check_mismatch_everywhere("mode", "colocated", "replicated", pairs_of<K, float>(100, 1, omni::colocated{}),
+                            pairs_of<K, float>(100, 1, omni::replicated{}));
+  check_mismatch_everywhere("packet size", "0", "1000", pairs_of<K, float>(100, 1, omni::colocated{}),
+                            pairs_of<K, float>(100, 1, omni::colocated{1000, 0}));
+  check_mismatch_everywhere("width", "4", "3", pairs_of<K, float>(100, 4), pairs_of<K, float>(100, 3));
+  check_mismatch_everywhere("width", "1", "10000", pairs_of<K, float>(50000, 1), pairs_of<K, float>(3, 10000));
+  check_mismatch_everywhere("width", "4", "3", pairs_of<K, float>(100, 4), pairs_of<K, float>(0, 3));
+}
+
+TEST_CASE("key-value: ranks without keys learn the width, and all may be without") {
+  threads::run(4, [](threads& comm) {
+    const std::vector<std::uint64_t> none;
+    const std::vector<double> nothing;
+    const std::vector<std::uint64_t> k{~std::uint64_t{0}};
+    const std::vector<double> v{1, 2, 3};
+    const auto r = comm.rank() == 2 ? omni::allreduce(comm, omni::sparse_view{k, v, 3})
+                                    : omni::allreduce(comm, omni::sparse_view{none, nothing});
+    CHECK(r.keys == k);
+    CHECK(r.values == v);
+    CHECK(r.width == 3);
+    CHECK(r.report.blocks_total == ~std::size_t{0});
+    const auto e = omni::allreduce(comm, omni::sparse_view{none, nothing});
+    CHECK(e.keys.empty());
+    CHECK(e.values.empty());
+    CHECK(e.report.blocks_total == 0);
+  });
+}
+
+TEST_CASE("key-value: usage errors") {
+  using keys = std::vector<std::uint32_t>;
+  using values = std::vector<float>;
+  CHECK(is_usage(keys{1, 2, 3}, values{1, 2, 3, 4}));
+  CHECK(is_usage(keys{1, 2, 3}, values{1, 2, 3, 4}, std::size_t{2}));
+  CHECK(is_usage(keys{1, 2, 3}, values{1, 2, 3}, std::size_t{0}));
+  CHECK(is_usage(keys{1, 2, 3}, values{}));
+  CHECK(is_usage(keys{}, values{1}));
+  CHECK(is_usage(keys{}, values{1}, std::size_t{1}));
+  CHECK(is_usage(keys{1}, values{1}, ~std::size_t{0}));
+  CHECK_FALSE(is_usage(keys{}, values{}, std::size_t{3}));
+  CHECK_FALSE(is_usage(keys{}, values{}));
+  threads::run(1, [](threads& comm) {
+    const std::span<const std::uint32_t> null(static_cast<const std::uint32_t*>(nullptr), 3);
+    const values v{1, 2, 3};
+    CHECK_THROWS_AS(omni::allreduce(comm, omni::sparse_view{null, v}), omni::usage);
+  });
+}
+
+TEST_CASE("key-value: an operation that throws on one rank ends the call on all") {
+  struct throwing {
+    int rank;
+    int operator()(int a, int b) const {
+      if (rank == 1) throw std::runtime_error("no");
+      return a + b;
+    }
+  };
+  std::vector<std::string> seen(3);
+  threads::run(3, [&](threads& comm) {
+    const testing::leaks_are_meant meant;
+    std::vector<std::uint32_t> k(5000);
+    for (std::size_t i = 0; i < k.size(); ++i) k[i] = static_cast<std::uint32_t>(i);
+    const std::vector<int> v(k.size(), 1);
+    try {
+      omni::allreduce(comm, omni::sparse_view{k, v}, throwing{comm.rank()}, omni::colocated{});
+    } catch (const std::exception& e) {
+      seen[static_cast<std::size_t>(comm.rank())] = e.what();
+    }
+  });
+  CHECK(seen[1] == "no");
+  CHECK(seen[0] != "");
+  CHECK(seen[2] != "");
+}
+
+TEST_CASE("key-value: requests that are under way go on meanwhile") {
+  threads::run(3, [](threads& comm) {
+    std::vector<int> x(30000, 1);
+    auto request = omni::iallreduce(comm, x, omni::colocated{1000, 0});
+    const std::vector<std::uint16_t> k{9, 1};
+    const std::vector<int> v{1, 2};
+    CHECK(omni::allreduce(comm, omni::sparse_view{k, v}).values == std::vector<int>{6, 3});
+    request.wait();
+    CHECK(x == std::vector<int>(30000, 3));
+  });
+}
+
+TEST_CASE("key-value: several views of the same data, policies in any order") {
+  threads::run(3, [](threads& comm) {
+    std::array<std::uint8_t, 3> k{200, 7, 200};
+    std::array<int, 3> v{1, 5, 2};
+    CHECK(omni::allreduce(comm, omni::sparse_view{k, std::span<int>(v)}, omni::replicated{}, omni::max{}).values ==
+          std::vector<int>{5, 2});
+    CHECK(omni::allreduce<omni::colocated>(comm, omni::sparse_view{std::span(k), v}).values == std::vector<int>{15, 9});
+    CHECK(omni::allreduce(comm, omni::sparse_view{k, v}, std::plus<>(), omni::automatic{}).report.topology == "colocated");
+    CHECK(omni::allreduce(comm, omni::sparse_view{k, v}, omni::replicated{}).report.topology == "replicated");
+    CHECK(v == std::array<int, 3>{1, 5, 2});
+    CHECK(k == std::array<std::uint8_t, 3>{200, 7, 200});
+  });
+}
+
+namespace {
+
+using testing::recorded_packet;
+
+// A call of two ranks, and its result.
+struct scene {
+  explicit scene(double density)
+      : inputs(testing::draw_pairs<std::uint32_t, int>({2, testing::keys::scattered, 4000, density, 1, 5})),
+        wanted(testing::expected_pairs(inputs, 1, oracle::twin<omni::sum>{})) {}
+  template <class Comm>
+  auto call(Comm& comm) const {
+    const auto& p = inputs[static_cast<std::size_t>(comm.rank())];
+    return omni::allreduce(comm, omni::sparse_view{p.keys, p.values}, omni::colocated{1500, 0});
+  }
+  std::vector<testing::pairs<std::uint32_t, int>> inputs;
+  testing::pairs<std::uint32_t, int> wanted;
+};
+// What rank 1 sends rank 0: the packets of a call that finds the sizes, and of the main one.
+std::vector<recorded_packet> record(const scene& s) {
+  std::vector<recorded_packet> packets;
+  threads::run(2, [&](threads& inner) {
+    std::vector<recorded_packet> mine;
+    testing::recorder comm(inner, mine);
+    s.call(comm);
+    if (inner.rank() == 1) packets = mine;
+  });
+  return packets;
+}
+using packet_header = omni::detail::packet_header;
+packet_header header_of(const recorded_packet& p) {
+  packet_header h;
+  std::memcpy(&h, p.bytes.data(), sizeof(h));
+  return h;
+}
+
+// A player of packets that belong to two calls.
+class player {
+ public:
+  static constexpr bool may_lose = false;
+  explicit player(const std::vector<recorded_packet>& packets) {
+    for (const auto& p : packets) calls_[header_of(p).call % 2].push_back(p);
+  }
+  [[nodiscard]] int rank() const { return 0; }
+  [[nodiscard]] int size() const { return 2; }
+  [[nodiscard]] std::size_t preferred_packet_bytes() const { return 62U * 1024U; }
+  class mailbox : public testing::player::mailbox {
+   public:
+    mailbox(const std::vector<recorded_packet>& packets, std::uint32_t number)
+        : testing::player::mailbox(packets), number_(number) {}
+    [[nodiscard]] std::uint32_t call() const { return number_; }
+
+   private:
+    std::uint32_t number_;
+  };
+  [[nodiscard]] mailbox open() {
+    const auto n = opened_++;
+    return {calls_[n % 2], n};
+  }
+
+ private:
+  std::array<std::vector<recorded_packet>, 2> calls_;
+  std::uint32_t opened_ = 0;
+};
+
+std::string play(const std::vector<recorded_packet>& packets, const scene& s) {
+  const testing::leaks_are_meant meant;
+  player comm(packets);
+  try {
+    return testing::difference(s.call(comm), s.wanted).empty() ? "right" : "wrong";
+  } catch (const omni::protocol& e) {
+    return e.peer() == 1 ? "protocol" : "protocol, of the wrong rank";
+  } catch (const omni::mismatch&) {
+    return "mismatch";
+  } catch (const testing::starved&) {
+    return "starved";
+  }
+}
+
+// Changes the first chunk of a packet of the main call.
+template <class F>
+std::string play_with_chunk(std::vector<recorded_packet> packets, unsigned stream, std::uint32_t number, const scene& s,
+                            const F& change) {
+  bool found = false;
+  for (auto& p : packets) {
+    const auto h = header_of(p);
+    if (p.stream != stream || h.call != 1 || h.number != number || h.blocks == 0) continue;
+    auto* const at = p.bytes.data() + (number == 0 ? omni::detail::first_packet_overhead : sizeof(packet_header));
+    omni::detail::chunk_header c;
+    std::memcpy(&c, at, sizeof(c));
+    change(c, at + sizeof(c));
+    std::memcpy(at, &c, sizeof(c));
+    found = true;
+  }
+  return found ? play(packets, s) : "not found";
+}
+
+}  // namespace
+
+TEST_CASE("key-value: a peer that lies about a chunk is refused") {
+  using omni::detail::chunk_encoding;
+  using omni::detail::chunk_header;
+  for (const double density : {0.05, 0.4, 1.0}) {
+    CAPTURE(density);
+    const scene s(density);
+    const auto good = record(s);
+    CHECK(play(good, s) == "right");
+    for (const unsigned stream : {0U, 1U})
+      for (const std::uint32_t number : {0U, 1U}) {
+        CAPTURE(stream);
+        CAPTURE(number);
+        if (play_with_chunk(good, stream, number, s, [](chunk_header&, std::byte*) {}) == "not found") continue;
+        const auto lie = [&](const auto& change) {
+          return play_with_chunk(good, stream, number, s, [&](chunk_header& c, std::byte* keys) { change(c, keys); });
+        };
+        CHECK(lie([](chunk_header&, std::byte*) {}) == "right");
+        CHECK(lie([](chunk_header& c, std::byte*) { c.pairs = 0; }) == "protocol");
+        CHECK(lie([](chunk_header& c, std::byte*) { ++c.pairs; }) == "protocol");
+        CHECK(lie([](chunk_header& c, std::byte*) { --c.pairs; }) == "protocol");
+        CHECK(lie([](chunk_header& c, std::byte*) { c.pairs = 0xffff; }) == "protocol");
+        CHECK(lie([](chunk_header& c, std::byte*) { ++c.last; }) == "protocol");
+        CHECK(lie([](chunk_header& c, std::byte*) { c.last = ~std::uint64_t{0}; }) == "protocol");
+        CHECK(lie([](chunk_header& c, std::byte*) { c.last = c.first; }) == "protocol");
+        CHECK(lie([](chunk_header& c, std::byte*) { ++c.first; }) == "protocol");
+        CHECK(lie([](chunk_header& c, std::byte*) { c.first = ~std::uint64_t{0}; }) == "protocol");
+        CHECK(lie([](chunk_header& c, std::byte*) { c.first += 100000, c.last += 100000; }) == "protocol");
+        CHECK(lie([](chunk_header& c, std::byte*) { ++c.key_bytes; }) == "protocol");
+        CHECK(lie([](chunk_header& c, std::byte*) { c.key_bytes = 0xffffffffU; }) == "protocol");
+        CHECK(lie([](chunk_header& c, std::byte*) { c.encoding = static_cast<chunk_encoding>(7); }) == "protocol");
+        CHECK(lie([](chunk_header& c, std::byte*) {
+                c.encoding = c.encoding == chunk_encoding::gaps ? chunk_encoding::bitmap : chunk_encoding::gaps;
+              }) == "protocol");
+        if (density < 1) CHECK(lie([](chunk_header& c, std::byte* keys) { std::memset(keys, 0xff, c.key_bytes); }) == "protocol");
+        if (density < 1) CHECK(lie([](chunk_header& c, std::byte* keys) { std::memset(keys, 0, c.key_bytes); }) == "protocol");
+      }
+  }
+}
+
+TEST_CASE("key-value: random corruption of packets") {
+  auto g = patterns::make_generator(14, 4);
+  int protocols = 0;
+  for (const double density : {0.05, 0.4, 1.0}) {
+    const scene s(density);
+    const auto good = record(s);
+    for (int i = 0; i < testing::draws(1500); ++i) {
+      auto bad = good;
+      for (std::size_t k = 0; k <= g() % 3; ++k) {
+        auto& bytes = bad[g() % bad.size()].bytes;
+        const auto from = g() % 2 == 0 ? 0 : std::min<std::size_t>(bytes.size() - 1, g() % 2 == 0 ? 64 : 256);
+        auto& byte = bytes[from + g() % std::min<std::size_t>(bytes.size() - from, g() % 2 == 0 ? 24 : 200)];
+        byte = g() % 2 == 0 ? static_cast<std::byte>(g()) : byte ^ static_cast<std::byte>(1U << (g() % 8));
+      }
+      if (play(bad, s) == "protocol") ++protocols;
+    }
+  }
+  CHECK(protocols > testing::draws(2000));
+}
