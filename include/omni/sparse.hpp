@@ -114,6 +114,15 @@ report run_part(Transport& transport, const Call& call, const Topology& topology
   return op.result();
 }
 
+/// Whether everybody sends all to everybody, of what the ranks have agreed on: one latency less than by owners, and fewer bytes too
+/// where hardly any key is on two ranks, (N-1) p against (N-1)/N (p + q), but up to N/2 times as many where all are on all.
+inline bool sends_all_to_all(const sparse_sizes& sizes, std::size_t row_bytes, int ranks) {
+  constexpr double cheap_bytes = 1 << 20U;  // to all others
+  const double n = ranks, pairs = static_cast<double>(sizes.pairs), keys = static_cast<double>(sizes.largest_key) + 1;
+  const bool scattered = pairs < keys * 2 / (n * (n - 1));  // q is the greater for keys that are independent of each other
+  return ranks == 2 || (scattered && (n - 1) * pairs * (static_cast<double>(row_bytes) + 2) <= cheap_bytes);
+}
+
 /// The largest of what every rank knows of the sizes; they find out here whether they called alike. The width of a rank without
 /// keys counts too, if it is known.
 template <class Transport>
@@ -156,7 +165,8 @@ sparse_tensor<K, T> reduce_pairs(Transport& transport, const sparse_view<K, T>& 
     summary = agree_on_sizes(transport, call.terms, call.sizes);
     call.width = std::max<std::size_t>(view.width != 0 ? view.width : static_cast<std::size_t>(call.sizes.width), 1);
     call.terms.largest_block = call.width;
-    call.is_replicated = mode == replicated::name;
+    call.is_replicated =
+        mode == automatic::name ? sends_all_to_all(call.sizes, call.width * sizeof(T), transport.size()) : mode == replicated::name;
     call.result = &result;
     r = run_part(transport, call, sparse_streams{options});
   }
@@ -182,7 +192,6 @@ sparse_tensor<K, T> allreduce_pairs(Comm& comm, const sparse_view<K, T>& view, c
       std::string_view mode = c.topology.name;
       stream_options options;
       if constexpr (requires { c.topology.packet_bytes; }) options = {c.topology.packet_bytes, c.topology.window};
-      else mode = automatic::streams_name(transport.size());
       return reduce_pairs<K, T>(transport, view, c.op, mode, options);
     };
     decltype(auto) transport = transport_of(comm);
@@ -206,8 +215,8 @@ sparse_tensor<K, T> allreduce_pairs(Comm& comm, const sparse_view<K, T>& view, c
 ///
 /// @param comm as for dense tensors; of a cluster the workers fold among themselves. Collective: all ranks call with the same types
 ///   of keys and elements, width, operation and topology; `mismatch` otherwise. Ranks may have any keys, or none.
-/// Operation (default sum) and topology (colocated, replicated or automatic: replicated for two ranks, else colocated) come in any
-/// order.
+/// Operation (default sum) and topology (colocated, replicated or automatic: replicated for two ranks and for few pairs, else
+/// colocated) come in any order.
 ///
 /// Keys are merged on each rank in the order in which they stand, then over those ranks that have the key, in rank order; the fold
 /// starts from the first, with no identity. So the bits are the same on all ranks and in all runs. The input is not written.

@@ -107,7 +107,7 @@ void fold_by_table(const Op& op, std::span<pair_source<T>* const> sources, std::
   auto* const present = room.present.data();
   auto* const partial = room.partial.data();
   for (auto* s : sources)
-    for (; s->at != s->end; ++s->at) {
+    for (; s->at != s->end && s->index() <= last; ++s->at) {
       const auto i = static_cast<std::size_t>(s->index() - first);
       const auto bit = std::uint64_t{1} << (i % 64);
       const T& x = *s->row(1);
@@ -127,7 +127,7 @@ template <class T, class Op>
 void fold_pairs(const Op& op, std::vector<pair_source<T>*>& sources, std::size_t width, pair_list<T>& out, fold_room<T>& room) {
   // Types that are folded as they are, and for which a table can be made.
   if constexpr (std::is_same_v<fold_type<Op, T>, T> && std::is_default_constructible_v<T>) {
-    constexpr std::uint64_t sparsest = 256, largest = std::uint64_t{1} << 17U;  // a table that fits the second cache
+    constexpr std::uint64_t sparsest = 1024, largest = std::uint64_t{1} << 17U;  // a table that fits the second cache
     auto first = std::numeric_limits<std::uint64_t>::max(), last = std::uint64_t{0};
     std::size_t pairs = 0;
     for (const auto* s : sources) {
@@ -135,8 +135,12 @@ void fold_pairs(const Op& op, std::vector<pair_source<T>*>& sources, std::size_t
       last = std::max(last, s->indexes[s->end - 1]);
       pairs += s->end - s->at;
     }
-    if (width == 1 && sources.size() > 1 && last - first < std::min(sparsest * pairs, largest)) {
-      fold_by_table(op, std::span<pair_source<T>* const>(sources), first, last, out, room);
+    if (width == 1 && sources.size() > 1 && (last - first) / sparsest < pairs) {
+      for (;; first += largest) {
+        const auto end = last - first < largest ? last : first + (largest - 1);
+        fold_by_table(op, std::span<pair_source<T>* const>(sources), first, end, out, room);
+        if (end == last) break;
+      }
       sources.clear();
       return;
     }
