@@ -74,7 +74,7 @@ class plan {
   }
 
   // A communicator is a handle and kept by value; a transport is not.
-  static constexpr bool is_transport = message_transport<std::remove_const_t<Comm>>;
+  static constexpr bool is_transport = transport_type<std::remove_const_t<Comm>>;
   static auto handle(Comm& comm) {
     if constexpr (is_transport) return &comm;
     else return comm;

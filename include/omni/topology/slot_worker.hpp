@@ -37,7 +37,8 @@ class slot_worker {
   using send_function = std::function<void(int owner, std::span<const std::byte> datagram)>;
   static constexpr int farewells = 12;  ///< times that a worker says it is done before it goes without an answer
 
-  /// @param filled bit for each block: it is not null. @param answer_seconds what a quick answer took in earlier calls.
+  /// @param mine what this rank tells of the call: its blocks are those of the slots. @param filled bit for each block: it is not
+  /// null. @param answer_seconds what a quick answer took in earlier calls.
   slot_worker(const Call& call, const signature& mine, std::size_t owners, std::uint32_t number, std::vector<std::uint64_t> filled,
               std::optional<double> answer_seconds = {})
       : call_(call),
@@ -237,7 +238,10 @@ class slot_worker {
       if (const auto b = map_.block(o, s, c, from); b < map_.blocks && is_filled(b)) return from;
     return slot_map::no_row;
   }
-  [[nodiscard]] block_range range(std::size_t block) const { return call_.partition.block(block, call_.in.size()); }
+  [[nodiscard]] block_range range(std::size_t block) const {
+    const auto size = static_cast<std::size_t>(mine_.largest_block);
+    return {block * size, std::min(size, call_.in.size() - block * size)};
+  }
 
   void welcome(std::size_t o, const slot_reader& d, double now, const send_function& send) {
     auto& t = talks_[o];

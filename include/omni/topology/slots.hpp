@@ -60,9 +60,14 @@ class slot_engine {
     if (datagram < least_bytes)
       throw usage("omni: where packets may be lost they have at least " + std::to_string(least_bytes) + " bytes, not " +
                   std::to_string(datagram));
-    if (call.blocks() != 0 && slot_map::of(mine_, owners()).columns == 0)
-      throw usage("omni: blocks of " + std::to_string(call.partition.largest(call.in.size()) * sizeof(T)) +
-                  " bytes do not fit in datagrams of " + std::to_string(datagram));
+    // Blocks that do not fit in a datagram are cut into equal parts that do.
+    const auto most = (datagram - slot_overhead(1)) / sizeof(T);
+    if (most == 0)
+      throw usage("omni: elements of " + std::to_string(sizeof(T)) + " bytes do not fit in packets of " + std::to_string(datagram));
+    const auto parts = std::max<std::size_t>((block + most - 1) / most, 1);
+    block_ = (std::min(block, n) + parts - 1) / parts;
+    mine_.largest_block = block_;
+    mine_.blocks = n == 0 ? 0 : (n - 1) / block_ + 1;
     report_.topology = name;
     if (servers_ == 0) {
       known_.template add<T>(call.op);
@@ -94,7 +99,7 @@ class slot_engine {
   }
   void finish(report& r) const {
     r = report_;
-    r.blocks_total = call_.blocks();
+    r.blocks_total = static_cast<std::size_t>(mine_.blocks);
     r.union_blocks = worker_->union_blocks();
     r.extra_bytes = worker_->bytes() + (owner_ ? owner_->bytes() : 0);
   }
@@ -108,24 +113,23 @@ class slot_engine {
 
   // A bit for each block that is not null. Slots go over the tensor in strides: all of it is scanned first.
   std::vector<std::uint64_t> detect() {
-    const auto blocks = call_.blocks();
+    const auto blocks = static_cast<std::size_t>(mine_.blocks);
     std::vector<std::uint64_t> filled(blocks / 64 + 1, ~std::uint64_t{0});
     report_.blocks_sent = blocks;
     if constexpr (skips<Op, T>) {
       const auto identity = static_cast<T>(identity_of<T>(call_.op));
-      const auto block = std::min<std::size_t>(call_.partition.largest(call_.in.size()), call_.in.size());
       report_.blocks_sent = 0;
       for (std::size_t first = 0; first < blocks; first += 64) {
-        const auto run = call_.in.subspan(first * block, std::min(64 * block, call_.in.size() - first * block));
-        auto mask = call_.detector.mark(run, block, identity);
+        const auto run = call_.in.subspan(first * block_, std::min(64 * block_, call_.in.size() - first * block_));
+        auto mask = call_.detector.mark(run, block_, identity);
         if (blocks - first < 64) mask &= (std::uint64_t{1} << (blocks - first)) - 1;
         filled[first / 64] = mask;
         report_.blocks_sent += static_cast<std::size_t>(std::popcount(mask));
         if (call_.in_place()) continue;
         for (std::size_t b = 0; b < 64 && first + b < blocks; ++b)
           if ((mask >> b & 1U) == 0) {
-            const auto r = call_.partition.block(first + b, call_.in.size());
-            std::fill_n(call_.out.begin() + static_cast<std::ptrdiff_t>(r.first), r.size, identity);
+            const auto at = (first + b) * block_;
+            std::fill_n(call_.out.begin() + static_cast<std::ptrdiff_t>(at), std::min(block_, call_.in.size() - at), identity);
           }
       }
     }
@@ -205,6 +209,7 @@ class slot_engine {
 
   Call call_;
   int rank_, ranks_, servers_ = 0;
+  std::size_t block_ = 0;  // elements of a block, as it is sent
   mailbox_type messages_;
   signature mine_;
   reductions known_;
