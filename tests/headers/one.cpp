@@ -6,6 +6,8 @@
 #include <mpi.h>
 
 #include <omni/omni.hpp>
+#include <omni/transport/lossy.hpp>
+#include <omni/transport/udp.hpp>
 #include <vector>
 
 double reduced_elsewhere();

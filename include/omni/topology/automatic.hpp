@@ -127,8 +127,8 @@ class automatic_choice {
       }
     }
     const auto ranks = transport.size();
-    engine_.template emplace<streams_engine>(t.streams(ranks), t.streams_name(ranks), stream_options{}, call, transport,
-                                             std::move(mailbox));
+    engine_.template emplace<streams_engine>(automatic::streams(ranks), automatic::streams_name(ranks), stream_options{}, call,
+                                             transport, std::move(mailbox));
   }
   void start() {
     if (auto* const e = std::get_if<streams_engine>(&engine_)) e->start();

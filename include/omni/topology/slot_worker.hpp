@@ -125,8 +125,8 @@ class slot_worker {
   }
   /// Why an owner will not reduce: the reason, the rank it is about, and what that called with.
   struct refused {
-    refusal why;
-    int rank;
+    refusal why = refusal::failed;
+    int rank = 0;
     signature theirs;
   };
   [[nodiscard]] const std::optional<refused>& refused_by() const { return refused_; }

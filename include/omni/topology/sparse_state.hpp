@@ -40,7 +40,7 @@ struct key_share {
 /// The chunk at the front of a stream that arrives, its keys read.
 template <class T>
 struct chunk_cursor {
-  std::array<std::uint64_t, chunk_pairs> indexes;
+  std::array<std::uint64_t, chunk_pairs> indexes{};
   chunk_header header;
   pair_source<T> pairs;
   std::size_t bytes = 0;
