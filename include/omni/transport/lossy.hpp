@@ -75,7 +75,7 @@ class lossy_socket {
 
  private:
   struct letter {
-    int peer;
+    int peer = 0;
     std::vector<std::byte> bytes;
     clock::time_point due;
   };

@@ -87,7 +87,7 @@ class message_socket {
 
   struct buffer {
     aligned_bytes memory;
-    int peer;
+    int peer = 0;
   };
   struct outgoing {
     std::vector<std::byte> bytes;

@@ -44,7 +44,7 @@ concept datagram_socket = requires(S& s, const S& c, int peer, std::span<const s
 template <datagram_socket Socket>
 class post_office {
   struct letter {
-    int peer;
+    int peer = 0;
     aligned_bytes bytes;
   };
   struct box {
@@ -73,7 +73,7 @@ class post_office {
   [[nodiscard]] Socket& socket() { return socket_; }
 
   struct arrival {
-    int peer;
+    int peer = 0;
     slot_reader datagram;
   };
 

@@ -20,6 +20,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -114,7 +115,7 @@ class udp_socket {
 
  private:
   [[noreturn]] static void fail(const char* routine) {
-    throw error(std::string("omni: ") + routine + " failed: " + std::strerror(errno));
+    throw error(std::string("omni: ") + routine + " failed: " + std::generic_category().message(errno));
   }
   void bind_to(const std::string& wanted) {
     const char* const told = std::getenv("OMNI_UDP_ADDRESS");  // NOLINT(concurrency-mt-unsafe): nobody sets it
