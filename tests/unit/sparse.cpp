@@ -115,7 +115,7 @@ TEST_CASE("key-value: what is sent, and what a dense tensor would have taken") {
   const auto inputs = testing::draw_pairs<std::uint32_t, float>({4, keys::scattered, 1 << 20, 0.01, 1, 10});
   threads::run(4, [&](threads& comm) {
     const auto& mine = inputs[static_cast<std::size_t>(comm.rank())];
-    const auto r = omni::allreduce(comm, omni::sparse_view{mine.keys, mine.values});
+    const auto r = omni::allreduce(comm, omni::sparse_view{mine.keys, mine.values}, omni::colocated{});
     CHECK(r.report.topology == "colocated");
     CHECK(r.report.blocks_sent == mine.keys.size());
     CHECK(r.report.union_blocks == r.keys.size());

@@ -191,7 +191,11 @@ TEST_CASE("key-value: several views of the same data, policies in any order") {
     CHECK(omni::allreduce(comm, omni::sparse_view{k, std::span<int>(v)}, omni::replicated{}, omni::max{}).values ==
           std::vector<int>{5, 2});
     CHECK(omni::allreduce<omni::colocated>(comm, omni::sparse_view{std::span(k), v}).values == std::vector<int>{15, 9});
-    CHECK(omni::allreduce(comm, omni::sparse_view{k, v}, std::plus<>(), omni::automatic{}).report.topology == "colocated");
+    CHECK(omni::allreduce(comm, omni::sparse_view{k, v}, std::plus<>(), omni::automatic{}).report.topology == "replicated");
+    // Most keys on most ranks: by owners.
+    std::vector<std::uint8_t> all(200);
+    for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<std::uint8_t>(i);
+    CHECK(omni::allreduce(comm, omni::sparse_view{all, std::vector<int>(200, 1)}).report.topology == "colocated");
     CHECK(omni::allreduce(comm, omni::sparse_view{k, v}, omni::replicated{}).report.topology == "replicated");
     CHECK(v == std::array<int, 3>{1, 5, 2});
     CHECK(k == std::array<std::uint8_t, 3>{200, 7, 200});

@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "../block.hpp"
 #include "../error.hpp"
 #include "../pack/aligned_bytes.hpp"
 #include "../pack/copy.hpp"
