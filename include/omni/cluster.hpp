@@ -218,8 +218,10 @@ class cluster {
     constexpr int times = 24;
     std::array<std::byte, sizeof(detail::slot_header)> room{};
     const auto bytes = detail::slot_writer(room, {.call = messages.call(), .kind = kind}).close();
-    for (int i = 0; i < times; ++i)
+    for (int i = 0; i < times; ++i) {
       for (int w = 0; w < size(); ++w) messages.send(w, bytes);
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));  // who computes empties no buffers
+    }
   }
   int serve_streams(const detail::reductions& known) {
     state_ = std::make_unique<detail::server_state>();
@@ -287,7 +289,8 @@ class cluster {
     constexpr int times = 24;
     constexpr double patience = 5e-3;
     std::array<std::byte, sizeof(detail::slot_header)> room{};
-    const auto bye = detail::slot_writer(room, {.call = messages.call(), .kind = detail::slot_kind::leave}).close();
+    const auto bye =
+        detail::slot_writer(room, {.call = messages.call(), .kind = detail::slot_kind::leave, .oldest = messages.call()}).close();
     std::vector<bool> heard(static_cast<std::size_t>(servers()));
     for (int i = 0; i < times && std::find(heard.begin(), heard.end(), false) != heard.end(); ++i) {
       for (int s = 0; s < servers(); ++s)

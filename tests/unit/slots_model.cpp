@@ -141,7 +141,7 @@ outcome explore(const std::vector<std::vector<int>>& inputs, std::size_t block, 
     double now = 0;
     for (int round = 0; round < 200 && !rescue.finished(); ++round) {
       now += 10;
-      for (std::size_t w = 0; w < rescue.workers.size(); ++w) rescue.workers[w].tick(now, rescue.send_from(static_cast<int>(w)));
+      for (std::size_t w = 0; w < rescue.workers.size(); ++w) rescue.workers[w].tick(now, 0, rescue.send_from(static_cast<int>(w)));
       const auto letters = std::exchange(rescue.network, {});
       for (const auto& l : letters) rescue.deliver(l, now);
     }

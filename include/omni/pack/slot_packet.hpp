@@ -41,7 +41,7 @@ struct slot_header {
   std::uint32_t rows = 0;     ///< how many follow
   std::uint32_t reason = 0;   ///< of a refusal
   std::uint32_t about = 0;    ///< the rank that it is about
-  std::uint32_t oldest = 0;   ///< of a hello: the oldest operation that the sender has under way
+  std::uint32_t oldest = 0;   ///< of a hello or leave: the oldest operation that the sender has under way
   std::uint64_t present = 0;  ///< bit for each column: its block is in the datagram
   std::uint64_t bytes = 0;    ///< of the datagram
   std::uint64_t reserved = 0;
@@ -98,6 +98,15 @@ class slot_writer {
   slot_header header_;
   std::size_t end_;
 };
+
+/// Tells anew, in a finished hello, which operation is the sender's oldest.
+inline void restamp(std::span<std::byte> datagram, std::uint32_t oldest) {
+  slot_header h;
+  std::memcpy(&h, datagram.data(), sizeof(h));
+  h.oldest = oldest;
+  h.checksum = slot_checksum(h, datagram.subspan(sizeof(h)));
+  std::memcpy(datagram.data(), &h, sizeof(h));
+}
 
 /// A datagram that has arrived.
 class slot_reader {

@@ -94,11 +94,13 @@ class slot_worker {
     }
   }
   /// Sends again what has not been answered.
-  void tick(double now, const send_function& send) {
+  void tick(double now, std::uint32_t oldest, const send_function& send) {
     for (std::size_t o = 0; o < talks_.size(); ++o) {
       auto& t = talks_[o];
       if (t.at == stage::greeting || t.at == stage::leaving) {
-        if (now >= t.due.at) say(o, now, send);
+        if (now < t.due.at) continue;
+        if (t.at == stage::greeting) restamp(t.words.span().first(t.said), oldest);
+        say(o, now, send);
         continue;
       }
       if (t.at != stage::working) continue;
@@ -166,7 +168,8 @@ class slot_worker {
 
   // When a datagram is sent again.
   struct timer {
-    double at = 0, since = 0, wait = 0;
+    double at = 0, first = 0, wait = 0;
+    bool once = true;
   };
   struct slot {
     std::uint32_t step = 0;           // under way, from 1
@@ -195,20 +198,21 @@ class slot_worker {
   // what counts is how long the quick ones take, or losses would make waiting longer and longer.
   [[nodiscard]] double patience() const { return quick_ ? std::clamp(3 * *quick_, least_wait, most_wait) : first_wait; }
   void sent(timer& t, double now) const {
-    t.since = now;
+    t.first = now;
+    t.once = true;
     t.wait = patience();
     t.at = now + t.wait;
   }
   void again(timer& t, double now) {
     ++resent_;
-    t.since = -1;
+    t.once = false;
     t.wait = std::min(2 * t.wait, longest_backoff * patience());
     t.at = now + t.wait;
   }
   // Which of several was answered is not known.
   void answered(const timer& t, double now) {
-    if (t.since < 0) return;
-    const auto took = now - t.since;
+    if (!t.once) return;
+    const auto took = now - t.first;
     quick_ = quick_ && took > *quick_ ? *quick_ + (took - *quick_) / 16 : took;
   }
 

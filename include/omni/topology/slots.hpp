@@ -14,6 +14,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -53,7 +54,7 @@ class slot_engine {
     if constexpr (serves) servers_ = transport.servers();
     const auto datagram = options.packet_bytes != 0 ? std::min(options.packet_bytes, transport.preferred_packet_bytes())
                                                     : transport.preferred_packet_bytes();
-    mine_ = call.sign(name, datagram, options.window > 0 ? options.window : slots_wanted(ranks_, datagram));
+    mine_ = call.sign(name, datagram, options.window > 0 ? std::min(options.window, most_slots) : slots_wanted(ranks_, datagram));
     const auto n = call.in.size(), block = call.partition.largest(n);
     if (call.blocks() != (n == 0 ? 0 : (n - 1) / std::max<std::size_t>(block, 1) + 1))
       throw usage("omni: where packets may be lost, tensors are cut into blocks of equal size (fixed_blocks)");
@@ -91,9 +92,11 @@ class slot_engine {
     try {
       std::array<std::byte, sizeof(slot_header)> room{};
       const auto bytes = slot_writer(room, {.call = messages_.call(), .kind = slot_kind::abort}).close();
-      for (int i = 0; i < 2 * slot_worker<Call>::farewells; ++i)
+      for (int i = 0; i < 2 * slot_worker<Call>::farewells; ++i) {
         for (int r = 0; r < ranks_ + servers_; ++r)
           if (r != rank_) messages_.send(r, bytes);
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));  // who computes empties no buffers
+      }
     } catch (...) {  // NOLINT(bugprone-empty-catch): it was an error of the transport, then
     }
   }
@@ -107,6 +110,7 @@ class slot_engine {
  private:
   using clock = std::chrono::steady_clock;
   static constexpr std::size_t least_bytes = 512;  // the greeting's
+  static constexpr int most_slots = 4096;
 
   [[nodiscard]] std::size_t owners() const { return static_cast<std::size_t>(servers_ != 0 ? servers_ : ranks_); }
   [[nodiscard]] static double now() { return std::chrono::duration<double>(clock::now().time_since_epoch()).count(); }
@@ -162,7 +166,9 @@ class slot_engine {
       if (done()) break;
     }
     report_.exchange_seconds += watch_.lap();
-    worker_->tick(now(), to_owners());
+    worker_->tick(now(), messages_.oldest(), to_owners());
+    for (int r = 0; r < ranks_ + servers_; ++r)
+      if (r != rank_ && messages_.gone(r)) throw protocol(r, "the rank gave up");
     if (owner_)
       for (int r = 0; r < ranks_; ++r)
         if (r != rank_ && messages_.passed(r)) owner_->passed(r);

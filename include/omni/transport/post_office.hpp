@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -45,6 +46,7 @@ template <datagram_socket Socket>
 class post_office {
   struct letter {
     int peer = 0;
+    slot_kind kind{};
     aligned_bytes bytes;
   };
   struct box {
@@ -59,7 +61,7 @@ class post_office {
   template <class... A>
   requires std::constructible_from<Socket, A...>
   explicit post_office(A&&... arguments)
-      : socket_(std::forward<A>(arguments)...), oldest_(static_cast<std::size_t>(socket_.size())) {}
+      : socket_(std::forward<A>(arguments)...), peers_(static_cast<std::size_t>(socket_.size())) {}
   post_office(const post_office&) = delete;
   post_office(post_office&&) = delete;
   post_office& operator=(const post_office&) = delete;
@@ -107,8 +109,13 @@ class post_office {
       for (const auto& b : office_->boxes_) least = std::min(least, b.call);
       return least;
     }
+    /// Whether a peer has failed in an earlier operation, and so takes no part in this one.
+    [[nodiscard]] bool gone(int peer) const {
+      const auto& p = office_->peers_[static_cast<std::size_t>(peer)];
+      return p.failed < call_ && p.greeted < call_;
+    }
     /// Whether a peer has told that it is done with this operation, by saying which is its oldest.
-    [[nodiscard]] bool passed(int peer) const { return office_->oldest_[static_cast<std::size_t>(peer)] > call_; }
+    [[nodiscard]] bool passed(int peer) const { return office_->peers_[static_cast<std::size_t>(peer)].oldest > call_; }
 
    private:
     post_office* office_;
@@ -125,13 +132,16 @@ class post_office {
     const auto found = std::find_if(boxes_.begin(), boxes_.end(), [&](const box& b) { return b.call == call; });
     return found == boxes_.end() ? nullptr : &*found;
   }
-  // Where to keep what is not for the caller. The next operation's first datagrams often come before it has begun here; what does
-  // not find room comes again.
+  // Where to keep what is not for the caller: the next operation's first datagrams often come before it has begun here.
   [[nodiscard]] box* box_of_others(std::uint32_t call) {
-    constexpr std::size_t most_letters = 256;
     if (call == next_ && box_of(call) == nullptr) boxes_.push_back({call, {}});
-    auto* const b = box_of(call);
-    return b != nullptr && b->letters.size() < most_letters ? b : nullptr;
+    return box_of(call);
+  }
+  // What finds no room comes again, but for the words that end something: of those, one of each from a peer.
+  [[nodiscard]] static bool wanted(const box& b, int peer, slot_kind kind) {
+    constexpr std::size_t most_letters = 256;
+    if (kind == slot_kind::contribution || kind == slot_kind::result) return b.letters.size() < most_letters;
+    return std::none_of(b.letters.begin(), b.letters.end(), [&](const letter& l) { return l.peer == peer && l.kind == kind; });
   }
   std::optional<arrival> receive(std::uint32_t call, double seconds) {
     arrival a{};
@@ -146,11 +156,14 @@ class post_office {
       if (!a.datagram.parse(d->bytes)) continue;
       a.peer = d->peer;
       const auto& h = a.datagram.header;
-      auto& oldest = oldest_[static_cast<std::size_t>(d->peer)];
-      if (h.kind == slot_kind::hello) oldest = std::max(oldest, h.oldest);
+      auto& peer = peers_[static_cast<std::size_t>(d->peer)];
+      if (h.kind == slot_kind::hello || h.kind == slot_kind::leave) peer.oldest = std::max(peer.oldest, h.oldest);
+      if (h.kind == slot_kind::hello) peer.greeted = std::max(peer.greeted, std::int64_t{h.call});
+      if (h.kind == slot_kind::abort) peer.failed = std::min(peer.failed, std::int64_t{h.call});
       if (h.call == call) return a;
       if (auto* const other = box_of_others(h.call)) {
-        other->letters.push_back({d->peer, aligned_bytes(d->bytes.size())});
+        if (!wanted(*other, d->peer, h.kind)) continue;
+        other->letters.push_back({d->peer, h.kind, aligned_bytes(d->bytes.size())});
         std::copy(d->bytes.begin(), d->bytes.end(), other->letters.back().bytes.span().begin());
       } else if (next_ > h.call && (h.kind == slot_kind::done || h.kind == slot_kind::leave)) {
         std::array<std::byte, sizeof(slot_header)> room{};
@@ -162,8 +175,14 @@ class post_office {
 
   Socket socket_;
   std::uint32_t next_ = 0;
-  std::vector<box> boxes_;             // of operations under way
-  std::vector<std::uint32_t> oldest_;  // the oldest operation that each peer may have under way
+  std::vector<box> boxes_;  // of operations under way
+  // What is known of a peer.
+  struct standing {
+    std::uint32_t oldest = 0;                                        // operation that it may have under way
+    std::int64_t greeted = -1;                                       // the last one that it has said hello in
+    std::int64_t failed = std::numeric_limits<std::int64_t>::max();  // the first one that it has failed in
+  };
+  std::vector<standing> peers_;
   letter opened_{};
   std::optional<double> answer_seconds_;
   std::string broken_;

@@ -87,8 +87,19 @@ class udp_socket {
       if (sent >= 0) return;
       if (errno == EINTR) continue;
       // No room for it, or nobody there (yet): as if it had been lost.
-      if (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS || errno == ECONNREFUSED) return;
-      fail("sendto");
+      switch (errno) {
+        case EAGAIN:
+        case ENOBUFS:
+        case ENOMEM:
+        case EPERM:  // a firewall's table is full
+        case ECONNREFUSED:
+        case ENETUNREACH:
+        case EHOSTUNREACH:
+        case ENETDOWN:
+          return;
+        default:
+          fail("sendto");
+      }
     }
   }
   [[nodiscard]] std::optional<datagram> receive(double seconds) {
