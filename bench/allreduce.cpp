@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "mpi_algorithms.hpp"
 #include "omni/allreduce.hpp"
 #include "omni/cluster.hpp"
 
@@ -82,32 +83,6 @@ struct world {
 double median(std::vector<double> v) {
   std::sort(v.begin(), v.end());
   return v[v.size() / 2];
-}
-
-/// A communicator once for each algorithm that MPI can be told to use; [0] is MPI's own choice.
-std::vector<MPI_Comm> communicators(MPI_Comm ranks) {
-  std::vector<MPI_Comm> all(1);
-  MPI_Comm_dup(ranks, all.data());
-#ifdef OPEN_MPI
-  // Open MPI reads the variable when a communicator is made, if OMPI_MCA_coll_tuned_use_dynamic_rules=1 is set.
-  int provided = 0, index = 0, count = 0;
-  MPI_T_init_thread(MPI_THREAD_SINGLE, &provided);
-  MPI_T_cvar_handle handle = nullptr;
-  const char* const dynamic = std::getenv("OMPI_MCA_coll_tuned_use_dynamic_rules");
-  if (dynamic == nullptr || std::string(dynamic) != "1") return all;
-  if (MPI_T_cvar_get_index("coll_tuned_allreduce_algorithm", &index) != MPI_SUCCESS) return all;
-  if (MPI_T_cvar_handle_alloc(index, nullptr, &handle, &count) != MPI_SUCCESS) return all;
-  for (int algorithm = 1; algorithm <= 6; ++algorithm) {
-    if (MPI_T_cvar_write(handle, &algorithm) != MPI_SUCCESS) break;
-    MPI_Comm c = MPI_COMM_NULL;
-    MPI_Comm_dup(ranks, &c);
-    all.push_back(c);
-  }
-  const int automatic = 0;
-  MPI_T_cvar_write(handle, &automatic);
-  MPI_T_cvar_handle_free(&handle);
-#endif
-  return all;
 }
 
 /// Which blocks are not null: `pattern` at `density` (0 to 1). Values are small integers, so that sums are exact in any order.

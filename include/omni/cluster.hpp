@@ -23,7 +23,7 @@
 #include "reduction.hpp"
 #include "topology/dedicated.hpp"
 #include "topology/server.hpp"
-#include "topology/slot_owner.hpp"
+#include "topology/slot_server.hpp"
 
 #if OMNI_DETAIL_MPI
 #include "transport/cluster_members.hpp"
@@ -177,51 +177,14 @@ class cluster {
     if constexpr (may_lose) return serve_slots(known);
     else return serve_streams(known);
   }
-  // Where packets may be lost.
   int serve_slots(const detail::reductions& known) {
-    const auto workers = size();
-    std::vector<bool> left(static_cast<std::size_t>(workers));
-    for (bool deserted = false; !deserted;) {
-      auto messages = members_.transport().open();
-      detail::slot_owner owner(workers, static_cast<std::size_t>(servers()), static_cast<std::size_t>(rank() - workers), rank(),
-                               messages.call(), &known);
-      for (int w = 0; w < workers; ++w)
-        if (left[static_cast<std::size_t>(w)]) owner.left(w);
-      const auto send = [&](int w, std::span<const std::byte> d) { messages.send(w, d); };
-      bool aborted = false;
-      try {
-        while (!owner.finished() && !aborted) {
-          constexpr double patience = 1e-3;
-          for (auto a = messages.receive(patience); a && !aborted; a = messages.receive(0)) {
-            if (a->peer >= workers) continue;
-            aborted = a->datagram.header.kind == detail::slot_kind::abort;
-            if (!aborted) owner.take(a->peer, a->datagram, send);
-          }
-          for (int w = 0; w < workers; ++w)
-            if (messages.passed(w)) owner.passed(w);
-        }
-        if (aborted) tell_all(messages, detail::slot_kind::abort);
-      } catch (const std::exception& e) {
-        mark_broken(e.what());
-        tell_all(messages, detail::slot_kind::abort);
-        throw;
-      }
-      buffer_bytes_ = std::max(buffer_bytes_, owner.bytes());
-      for (int w = 0; w < workers; ++w) left[static_cast<std::size_t>(w)] = owner.has_left(w);
-      deserted = owner.deserted();
+    try {
+      detail::serve_slots([this] { return members_.transport().open(); }, size(), servers(), rank(), known, buffer_bytes_);
+    } catch (const std::exception& e) {
+      mark_broken(e.what());
+      throw;
     }
     return 0;
-  }
-  // So often that not all of it is likely to be lost.
-  template <class Mailbox>
-  void tell_all(Mailbox& messages, detail::slot_kind kind) {
-    constexpr int times = 24;
-    std::array<std::byte, sizeof(detail::slot_header)> room{};
-    const auto bytes = detail::slot_writer(room, {.call = messages.call(), .kind = kind}).close();
-    for (int i = 0; i < times; ++i) {
-      for (int w = 0; w < size(); ++w) messages.send(w, bytes);
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));  // who computes empties no buffers
-    }
   }
   int serve_streams(const detail::reductions& known) {
     state_ = std::make_unique<detail::server_state>();
@@ -280,25 +243,8 @@ class cluster {
     if (detail::operation_base::any_active()) detail::operation_base::settle(group());
     wait_until_open();
     auto messages = members_.transport().open();
-    if constexpr (may_lose) leave_slots(messages);
+    if constexpr (may_lose) detail::leave_slots(messages, size(), servers());
     else leave_streams(messages);
-  }
-  // Says so until every server has answered, or it must have been heard.
-  template <class Mailbox>
-  void leave_slots(Mailbox& messages) {
-    constexpr int times = 24;
-    constexpr double patience = 5e-3;
-    std::array<std::byte, sizeof(detail::slot_header)> room{};
-    const auto bye =
-        detail::slot_writer(room, {.call = messages.call(), .kind = detail::slot_kind::leave, .oldest = messages.call()}).close();
-    std::vector<bool> heard(static_cast<std::size_t>(servers()));
-    for (int i = 0; i < times && std::find(heard.begin(), heard.end(), false) != heard.end(); ++i) {
-      for (int s = 0; s < servers(); ++s)
-        if (!heard[static_cast<std::size_t>(s)]) messages.send(size() + s, bye);
-      for (auto a = messages.receive(patience); a; a = messages.receive(patience))
-        if (a->peer >= size() && a->datagram.header.kind == detail::slot_kind::farewell)
-          heard[static_cast<std::size_t>(a->peer - size())] = true;
-    }
   }
   template <class Mailbox>
   void leave_streams(Mailbox& messages) {

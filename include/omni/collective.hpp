@@ -21,6 +21,7 @@
 #include "request.hpp"
 #include "shared_agreement.hpp"
 #include "topology/automatic.hpp"
+#include "topology/slots.hpp"
 #include "topology/streams.hpp"
 #include "transport/window.hpp"
 
@@ -65,8 +66,7 @@ class collective final : public operation_base {
   using mailbox_type = decltype(std::declval<transport_type&>().open());
   using engine = typename Topology::template engine<Call, transport_type>;
   // Where packets may be lost the engine finds out itself whether the ranks agree.
-  using comparison =
-      std::conditional_t<may_lose<transport_type>, slot_engine<Call, transport_type>, stream_engine<Call, transport_type>>;
+  using comparison = owner_engine<Call, transport_type>;
   static_assert(std::is_constructible_v<engine, const Topology&, const Call&, transport_type&, mailbox_type>,
                 "omni: the topology's engine cannot be made from (topology, call, transport, mailbox); see omni::topology");
   static constexpr bool agrees = agrees_first<transport_type>();
@@ -201,7 +201,7 @@ class collective final : public operation_base {
           break;
         case outcome::done:
           pass_turn();
-          end_recorded();
+          end(true);
           break;
       }
     }
@@ -214,13 +214,9 @@ class collective final : public operation_base {
         return false;
       }
       records_->gather(call_, transport_.rank(), report_);
-      end_recorded();
+      end(true);
     }
     return true;
-  }
-  void end_recorded() {
-    end();
-    report_.exchange_seconds = report_.seconds - report_.detect_seconds - report_.fold_seconds - report_.deliver_seconds;
   }
   // Whoever asks on and on waits, and is the only one to drive MPI.
   void nudge() {
@@ -283,8 +279,10 @@ class collective final : public operation_base {
     report_.blocks_total = report_.blocks_sent = report_.union_blocks = call_.blocks();
     end();
   }
-  void end() {
+  /// `waits`: what is no other phase was spent in the exchange.
+  void end(bool waits = false) {
     omni::detail::complete(report_, call_.bytes(), transport_.size(), total_.lap());
+    if (waits) report_.exchange_seconds = report_.seconds - report_.detect_seconds - report_.fold_seconds - report_.deliver_seconds;
     release();
     if constexpr (!requires { Call::is_part; }) trace(transport_.rank(), report_);  // else the whole is told of
     complete();

@@ -90,7 +90,7 @@ struct outcome {
   std::size_t states = 0, wrong = 0, stuck = 0, ends = 0;
 };
 
-// `leaver`: the last rank leaves instead of calling. `odd`: the last rank's operation has other values.
+// `odd`: the last rank's operation has other values.
 outcome explore(const std::vector<std::vector<int>>& inputs, std::size_t block, std::size_t datagram, int slots, bool odd) {
   const auto n = inputs[0].size();
   std::vector<int> wanted(n, 0);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 
@@ -10,6 +11,12 @@
 #include "../pack/slot_packet.hpp"
 
 namespace omni::detail {
+
+/// Calls f(column, i) for the columns of a set, a bit for each, in ascending order.
+template <class F>
+void for_each_column(std::uint64_t columns, const F& f) {
+  for (std::size_t i = 0; columns != 0; ++i, columns &= columns - 1) f(static_cast<std::size_t>(std::countr_zero(columns)), i);
+}
 
 /// Which block belongs to which owner, slot and column. Blocks are dealt out one by one over all columns of all slots of all
 /// owners; every such round is rotated by a hash of its number, and the blocks of a column are numbered by rows.

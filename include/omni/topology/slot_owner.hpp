@@ -94,7 +94,6 @@ class slot_owner {
     }
     return n;
   }
-  [[nodiscard]] std::size_t blocks_folded() const { return blocks_folded_; }
 
   /// Calls f(bytes) with all that the future depends on.
   template <class F>
@@ -307,7 +306,6 @@ class slot_owner {
       (*fold_)(std::span<const void* const>(sources_), sources_.size() < calls_.size(), d.add(bytes),
                bytes / static_cast<std::size_t>(calls_[0].element_size));
       d.row(i, t.next[c]);
-      ++blocks_folded_;
     });
     const auto result = d.close();
     t.result_bytes = result.size();
@@ -318,11 +316,6 @@ class slot_owner {
     for (int w = 0; w < static_cast<int>(calls_.size()); ++w)
       if (w != rank_) send(w, result);
     if (rank_ < static_cast<int>(calls_.size())) send(rank_, result);
-  }
-
-  template <class F>
-  static void for_each_column(std::uint64_t columns, const F& f) {
-    for (std::size_t i = 0; columns != 0; ++i, columns &= columns - 1) f(static_cast<std::size_t>(std::countr_zero(columns)), i);
   }
 
   const reductions* known_;
@@ -339,7 +332,6 @@ class slot_owner {
   std::vector<slot> slots_;
   std::vector<const void*> sources_;
   std::vector<std::size_t> at_;
-  std::size_t blocks_folded_ = 0;
 };
 
 }  // namespace omni::detail

@@ -134,7 +134,6 @@ class slot_worker {
   };
   [[nodiscard]] const std::optional<refused>& refused_by() const { return refused_; }
   [[nodiscard]] std::size_t union_blocks() const { return union_blocks_; }
-  [[nodiscard]] std::size_t resent() const { return resent_; }
   /// Seconds that a quick answer takes, if there was any.
   [[nodiscard]] std::optional<double> answer_seconds() const { return quick_; }
   /// Of buffers.
@@ -204,7 +203,6 @@ class slot_worker {
     t.at = now + t.wait;
   }
   void again(timer& t, double now) {
-    ++resent_;
     t.once = false;
     t.wait = std::min(2 * t.wait, longest_backoff * patience());
     t.at = now + t.wait;
@@ -343,11 +341,6 @@ class slot_worker {
     leave(o, now, send);
   }
 
-  template <class F>
-  static void for_each_column(std::uint64_t columns, const F& f) {
-    for (std::size_t i = 0; columns != 0; ++i, columns &= columns - 1) f(static_cast<std::size_t>(std::countr_zero(columns)), i);
-  }
-
   Call call_;
   signature mine_;
   std::uint32_t number_;
@@ -355,7 +348,7 @@ class slot_worker {
   std::vector<std::uint64_t> filled_;
   std::vector<talk> talks_;  // by owner
   std::optional<refused> refused_;
-  std::size_t union_blocks_ = 0, resent_ = 0;
+  std::size_t union_blocks_ = 0;
   std::optional<double> quick_;  // seconds that a quick answer takes
 };
 

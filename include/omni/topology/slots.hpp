@@ -3,7 +3,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <chrono>
 #include <cstddef>
@@ -14,7 +13,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -25,6 +23,7 @@
 #include "../reduction.hpp"
 #include "../report.hpp"
 #include "slot_owner.hpp"
+#include "slot_server.hpp"
 #include "slot_worker.hpp"
 #include "stream_options.hpp"
 #include "streams.hpp"
@@ -90,13 +89,7 @@ class slot_engine {
   void give_up() noexcept {
     if (done()) return;
     try {
-      std::array<std::byte, sizeof(slot_header)> room{};
-      const auto bytes = slot_writer(room, {.call = messages_.call(), .kind = slot_kind::abort}).close();
-      for (int i = 0; i < 2 * slot_worker<Call>::farewells; ++i) {
-        for (int r = 0; r < ranks_ + servers_; ++r)
-          if (r != rank_) messages_.send(r, bytes);
-        std::this_thread::sleep_for(std::chrono::milliseconds(1));  // who computes empties no buffers
-      }
+      tell_failure(messages_, ranks_ + servers_, rank_);
     } catch (...) {  // NOLINT(bugprone-empty-catch): it was an error of the transport, then
     }
   }
