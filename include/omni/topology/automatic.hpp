@@ -46,13 +46,15 @@ struct automatic {
   static constexpr int most_sharing_ranks = 16;
   /// Whether all of a rank's contribution travels with the record that tells of the call, where ranks share memory.
   [[nodiscard]] static constexpr bool is_recorded(std::size_t bytes, int ranks) {
-    return is_folded_by_all(bytes, ranks) || (ranks > 2 && ranks <= most_sharing_ranks &&
-                                              bytes <= (std::size_t{4} << 20U) / static_cast<std::size_t>(std::max(ranks, 4)));
+    constexpr std::size_t most = std::size_t{1} << 20U;
+    return is_folded_by_all(bytes, ranks) || (ranks > 2 && ranks <= most_sharing_ranks && bytes <= most &&
+                                              bytes * static_cast<std::size_t>(std::max(ranks, 4)) <= 4 * most);
   }
   /// Whether every rank then folds all of them: one latency, for the work of N ranks. Else each folds a part, and reads those of
   /// the others.
   [[nodiscard]] static constexpr bool is_folded_by_all(std::size_t bytes, int ranks) {
-    return ranks <= most_sharing_ranks && bytes <= (std::size_t{256} << 10U) / (ranks == 2 ? 1U : static_cast<std::size_t>(ranks));
+    constexpr std::size_t most = std::size_t{256} << 10U;
+    return ranks <= most_sharing_ranks && bytes <= most && bytes * (ranks == 2 ? 1U : static_cast<std::size_t>(ranks)) <= most;
   }
   [[nodiscard]] constexpr bool is_small(std::size_t bytes) const { return bytes <= std::min(small_bytes, one_message); }
   /// Whether a dense algorithm is faster. Inside a host that is where the copies of sparse packets cost more than the volume they
