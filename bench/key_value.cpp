@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "mpi_algorithms.hpp"
+#include "omni/cluster.hpp"
 #include "omni/sparse.hpp"
 
 namespace {
@@ -28,6 +29,7 @@ struct options {
   std::size_t elements = std::size_t{16} << 20U;
   std::vector<double> densities{0.01, 0.1, 1, 10};
   std::string pattern = "scattered";
+  int servers = 0;
   int repeats = 7;
   std::uint64_t seed = 1;
   std::string json;
@@ -66,19 +68,18 @@ pairs draw(const options& o, double density, int rank) {
 /// Everyone's pairs to everyone, and a merge of as many ascending lists as there are ranks.
 class gather_and_merge {
  public:
-  void operator()(const pairs& mine, int ranks) {
+  void operator()(MPI_Comm comm, const pairs& mine, int ranks) {
     const auto n = static_cast<std::size_t>(ranks);
     const int count = static_cast<int>(mine.keys.size());
     counts_.resize(n);
-    MPI_Allgather(&count, 1, MPI_INT, counts_.data(), 1, MPI_INT, MPI_COMM_WORLD);
+    MPI_Allgather(&count, 1, MPI_INT, counts_.data(), 1, MPI_INT, comm);
     places_.assign(n + 1, 0);
     for (std::size_t r = 0; r < n; ++r) places_[r + 1] = places_[r] + counts_[r];
     const auto all = static_cast<std::size_t>(places_[n]);
     keys_.resize(all);
     values_.resize(all);
-    MPI_Allgatherv(mine.keys.data(), count, MPI_UINT32_T, keys_.data(), counts_.data(), places_.data(), MPI_UINT32_T,
-                   MPI_COMM_WORLD);
-    MPI_Allgatherv(mine.values.data(), count, MPI_FLOAT, values_.data(), counts_.data(), places_.data(), MPI_FLOAT, MPI_COMM_WORLD);
+    MPI_Allgatherv(mine.keys.data(), count, MPI_UINT32_T, keys_.data(), counts_.data(), places_.data(), MPI_UINT32_T, comm);
+    MPI_Allgatherv(mine.values.data(), count, MPI_FLOAT, values_.data(), counts_.data(), places_.data(), MPI_FLOAT, comm);
     bytes = (n - 1) * mine.keys.size() * 8;
     result.keys.clear();
     result.values.clear();
@@ -112,16 +113,18 @@ double median(std::vector<double> v) {
 
 // The honest time of a collective: the slowest rank's.
 template <class F>
-double time(F&& f) {
-  MPI_Barrier(MPI_COMM_WORLD);
+double time(MPI_Comm comm, F&& f) {
+  MPI_Barrier(comm);
   const double start = MPI_Wtime();
   f();
   double mine = MPI_Wtime() - start, slowest = 0;
-  MPI_Allreduce(&mine, &slowest, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+  MPI_Allreduce(&mine, &slowest, 1, MPI_DOUBLE, MPI_MAX, comm);
   return slowest;
 }
 
-nlohmann::json measure(const options& o, double percent, int rank, int ranks, const std::vector<MPI_Comm>& comms) {
+nlohmann::json measure(const options& o, double percent, omni::mpi_cluster& cluster, const std::vector<MPI_Comm>& comms) {
+  const int rank = cluster.rank(), ranks = cluster.size();
+  const MPI_Comm workers = cluster.workers();
   const auto mine = draw(o, percent / 100, rank);
   std::vector<float> dense(o.elements), reduced(o.elements);
   for (std::size_t i = 0; i < mine.keys.size(); ++i) dense[mine.keys[i]] = mine.values[i];
@@ -137,7 +140,7 @@ nlohmann::json measure(const options& o, double percent, int rank, int ranks, co
   for (std::size_t a = 0, chosen = 0; a <= comms.size(); ++a) {
     best = a == comms.size() ? comms[chosen] : comms[a];
     if (a == comms.size()) break;
-    const double t = time(reduce_dense);  // the same on all ranks
+    const double t = time(workers, reduce_dense);  // the same on all ranks
     if (a != 0 && t >= least) continue;
     least = t;
     chosen = a;
@@ -145,11 +148,11 @@ nlohmann::json measure(const options& o, double percent, int rank, int ranks, co
   const auto turn = [&](std::size_t which) {
     switch (which) {
       case 0:
-        return time([&] { r = omni::allreduce(MPI_COMM_WORLD, omni::sparse_view{mine.keys, mine.values}); });
+        return time(workers, [&] { r = omni::allreduce(cluster, omni::sparse_view{mine.keys, mine.values}); });
       case 1:
-        return time(reduce_dense);
+        return time(workers, reduce_dense);
       default:
-        return time([&] { gather(mine, ranks); });
+        return time(workers, [&] { gather(workers, mine, ranks); });
     }
   };
   for (int i = -1; i < o.repeats; ++i)
@@ -171,8 +174,8 @@ nlohmann::json measure(const options& o, double percent, int rank, int ranks, co
   std::array<double, 3> largest{};
   double bad = 0;
   const auto mine_wrong = static_cast<double>(wrong);
-  MPI_Allreduce(local.data(), largest.data(), 3, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
-  MPI_Allreduce(&mine_wrong, &bad, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+  MPI_Allreduce(local.data(), largest.data(), 3, MPI_DOUBLE, MPI_MAX, workers);
+  MPI_Allreduce(&mine_wrong, &bad, 1, MPI_DOUBLE, MPI_SUM, workers);
   const double omni_time = median(seconds[0]), dense_time = median(seconds[1]), gather_time = median(seconds[2]);
   const auto& e = r.encoding.results;
   if (rank == 0) {
@@ -182,6 +185,7 @@ nlohmann::json measure(const options& o, double percent, int rank, int ranks, co
     std::fflush(stdout);
   }
   return {{"ranks", ranks},
+          {"servers", cluster.servers()},
           {"elements", o.elements},
           {"pattern", o.pattern},
           {"density", percent / 100},
@@ -205,13 +209,43 @@ nlohmann::json measure(const options& o, double percent, int rank, int ranks, co
           {"speedup_gather", gather_time / omni_time}};
 }
 
+int measure_all(const options& o, omni::mpi_cluster& cluster) {
+  const int rank = cluster.rank(), ranks = cluster.size();
+  if (rank == 0) {
+    std::printf("# omni %d.%d.%d, %d ranks, %d servers, float by uint32, median of %d, slowest rank\n", OMNI_VERSION_MAJOR,
+                OMNI_VERSION_MINOR, OMNI_VERSION_PATCH, ranks, cluster.servers(), o.repeats);
+    std::printf("%9s %-10s %8s %9s %9s %11s %11s %11s %11s %11s %10s %6s %8s %8s\n", "elements", "pattern", "density", "pairs",
+                "union", "omni us", "dense us", "gather us", "sent B", "gather B", "gap/bit/run", "#wrong", "x dense", "x gather");
+  }
+  const auto comms = communicators(cluster.workers());
+  auto rows = nlohmann::json::array();
+  double wrong = 0;
+  for (const auto percent : o.densities) {
+    auto row = measure(o, percent, cluster, comms);
+    wrong += row["wrong"].get<double>();
+    rows.push_back(std::move(row));
+  }
+  int code = wrong > 0 ? 1 : 0;
+  if (rank == 0 && !o.json.empty()) {
+    std::ofstream file(o.json);
+    file << nlohmann::json{{"omni", OMNI_VERSION}, {"ranks", ranks}, {"servers", cluster.servers()}, {"rows", rows}}.dump(1)
+         << '\n';
+    if (!file) {
+      std::fprintf(stderr, "cannot write %s\n", o.json.c_str());
+      code = 1;
+    }
+  }
+  MPI_Bcast(&code, 1, MPI_INT, 0, cluster.workers());
+  for (auto c : comms) MPI_Comm_free(&c);
+  return code;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
-  int rank = 0, ranks = 1;
+  int rank = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   options o;
   CLI::App app("Key-value tensors against a dense MPI_Allreduce and against MPI_Allgatherv");
   app.add_option("--elements", o.elements, "of the dense tensor")
@@ -221,44 +255,30 @@ int main(int argc, char** argv) {
   app.add_option("--pattern", o.pattern, "scattered: evenly; power-law: the lower the key, the more ranks have it")
       ->check(CLI::IsMember({"scattered", "power-law"}))
       ->capture_default_str();
+  app.add_option("--servers", o.servers, "ranks that fold for the others, the last ones")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
   app.add_option("--repeats", o.repeats, "timed calls of each; the median counts")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   app.add_option("--seed", o.seed, "of the pattern")->capture_default_str();
   app.add_option("--json", o.json, "file to write the rows to");
-  int code = 0;
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
-    code = rank == 0 ? app.exit(e) : e.get_exit_code();
+    const int code = rank == 0 ? app.exit(e) : e.get_exit_code();
     MPI_Finalize();
     return code;
   }
-  if (rank == 0) {
-    std::printf("# omni %d.%d.%d, %d ranks, float by uint32, median of %d, slowest rank\n", OMNI_VERSION_MAJOR, OMNI_VERSION_MINOR,
-                OMNI_VERSION_PATCH, ranks, o.repeats);
-    std::printf("%9s %-10s %8s %9s %9s %11s %11s %11s %11s %11s %10s %6s %8s %8s\n", "elements", "pattern", "density", "pairs",
-                "union", "omni us", "dense us", "gather us", "sent B", "gather B", "gap/bit/run", "#wrong", "x dense", "x gather");
+  int code = 0;
+  try {
+    omni::mpi_cluster cluster{MPI_COMM_WORLD, omni::dedicated{.servers = o.servers}};
+    if (cluster.is_server()) cluster.serve_only(omni::reduction<float, omni::sum>{});
+    else code = measure_all(o, cluster);
+  } catch (const omni::usage& e) {
+    if (rank == 0) std::fprintf(stderr, "%s\n", e.what());
+    code = 2;
   }
-  const auto comms = communicators(MPI_COMM_WORLD);
-  auto rows = nlohmann::json::array();
-  double wrong = 0;
-  for (const auto percent : o.densities) {
-    auto row = measure(o, percent, rank, ranks, comms);
-    wrong += row["wrong"].get<double>();
-    rows.push_back(std::move(row));
-  }
-  if (rank == 0 && !o.json.empty()) {
-    std::ofstream file(o.json);
-    file << nlohmann::json{{"omni", OMNI_VERSION}, {"ranks", ranks}, {"rows", rows}}.dump(1) << '\n';
-    if (!file) {
-      std::fprintf(stderr, "cannot write %s\n", o.json.c_str());
-      code = 1;
-    }
-  }
-  if (wrong > 0) code = 1;
-  MPI_Bcast(&code, 1, MPI_INT, 0, MPI_COMM_WORLD);
-  for (auto c : comms) MPI_Comm_free(&c);
   MPI_Finalize();
   return code;
 }

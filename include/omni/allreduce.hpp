@@ -77,7 +77,13 @@ void expect_usable(const Call& call) {
                 " elements is more than a packet holds (1 GiB)");
 }
 
-/// What a call on a cluster must be beside that.
+/// What a call that goes to servers must be beside that.
+inline void expect_within_limits(std::size_t packet_bytes, int window) {
+  if (window > server_limits::window || packet_bytes > server_limits::bytes)
+    throw usage("omni: servers take windows of up to " + std::to_string(server_limits::window) + " and packets of up to " +
+                std::to_string(server_limits::bytes) + " bytes");
+}
+
 template <class Cluster, class Call>
 void expect_served(const Cluster& cluster, const Call& call) {
   if (cluster.is_server())
@@ -88,9 +94,7 @@ void expect_served(const Cluster& cluster, const Call& call) {
   const auto largest = call.partition.largest(n);
   if (call.blocks() != (n == 0 ? 0 : (n - 1) / std::max<std::size_t>(largest, 1) + 1))
     throw usage("omni: servers cut tensors into blocks of largest() elements, and this partitioner does not");
-  if (call.window > server_limits::window || call.packet_bytes > server_limits::bytes)
-    throw usage("omni: servers take windows of up to " + std::to_string(server_limits::window) + " and packets of up to " +
-                std::to_string(server_limits::bytes) + " bytes");
+  expect_within_limits(call.packet_bytes, call.window);
 }
 
 /// What MPI did for a call.

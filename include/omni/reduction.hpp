@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <string>
+#include <string_view>
 #include <type_traits>
 #include <vector>
 
@@ -29,18 +31,40 @@ struct reduction<T, void> {};
 
 namespace detail {
 
+/// How key-value calls name what they reduce.
+inline std::string pair_type(std::string_view element, std::string_view key) {
+  return std::string(element) + " by " + std::string(key);
+}
+
 /// Folds blocks of the types and operations that servers have been told of.
 class reductions {
  public:
   /// out[i] = sources[0][i] op sources[1][i] ..., as fold_block.
   using fold_function = std::function<void(std::span<const void* const> sources, bool from_identity, void* out, std::size_t n)>;
 
+  /// One of them.
+  struct entry {
+    std::string_view type;
+    short_name<40> operation;
+    std::uint64_t state;
+    std::size_t element_size, alignment;
+    fold_function fold;
+  };
+
+  template <class T, class Op>
+  static entry make(const Op& op) {
+    return {type_name<T>(),
+            short_name<40>(operation_name<Op>()),
+            operation_state<T>(op),
+            sizeof(T),
+            alignof(T),
+            [op](std::span<const void* const> sources, bool from_identity, void* out, std::size_t n) {
+              fold_block(op, sources, from_identity, static_cast<folded_as<T, Op>*>(out), n);
+            }};
+  }
   template <class T, class Op>
   void add(const Op& op) {
-    known_.push_back({short_name<48>(type_name<T>()), short_name<40>(operation_name<Op>()), operation_state<T>(op), sizeof(T),
-                      [op](std::span<const void* const> sources, bool from_identity, void* out, std::size_t n) {
-                        fold_block(op, sources, from_identity, static_cast<folded_as<T, Op>*>(out), n);
-                      }});
+    known_.push_back(make<T>(op));
   }
   template <class T, class Op>
   void add(const reduction<T, Op>& r) {
@@ -60,10 +84,9 @@ class reductions {
   }
 
   /// How to fold what a call has been signed with; nullptr if nobody has told.
-  [[nodiscard]] const fold_function* find(const signature& s) const {
+  [[nodiscard]] const entry* find(const signature& s) const {
     for (const auto& k : known_)
-      if (k.type == s.type && k.operation == s.operation && k.state == s.operation_state && k.element_size == s.element_size)
-        return &k.fold;
+      if (k.operation == s.operation && k.state == s.operation_state && k.element_size == s.element_size && folds(k, s)) return &k;
     return nullptr;
   }
 
@@ -81,13 +104,12 @@ class reductions {
   template <class T, class Op>
   using folded_as = typename same_bits<T, Op>::type;
 
-  struct entry {
-    short_name<48> type;
-    short_name<40> operation;
-    std::uint64_t state;
-    std::uint64_t element_size;
-    fold_function fold;
-  };
+  static bool folds(const entry& k, const signature& s) {
+    if (s.topology != key_value_topology) return short_name<48>(k.type) == s.type;
+    const auto by = [&](std::string_view key) { return short_name<48>(pair_type(k.type, key)) == s.type; };
+    return by(type_name<std::uint32_t>()) || by(type_name<std::uint64_t>()) || by(type_name<std::uint16_t>()) ||
+           by(type_name<std::uint8_t>());
+  }
 
   template <class T, class Op>
   void add_if_any() {

@@ -79,13 +79,15 @@ inline constexpr bool is_sparse_view<sparse_view<K, T>> = true;
 
 template <class A, class T>
 inline constexpr bool goes_with_pairs = std::is_same_v<A, colocated> || std::is_same_v<A, replicated> ||
-                                        std::is_same_v<A, automatic> || kind_of<A, T>() == kind::operation;
+                                        std::is_same_v<A, dedicated> || std::is_same_v<A, automatic> ||
+                                        kind_of<A, T>() == kind::operation;
 
 /// Whether A... may follow a sparse_view of elements of type T.
 template <class T, class... A>
 consteval bool legal_for_pairs() {
   constexpr bool all_known = (goes_with_pairs<A, T> && ...);
-  static_assert(all_known, "omni: with a sparse_view go an operation and one of colocated, replicated and automatic, nothing else");
+  static_assert(all_known,
+                "omni: with a sparse_view go an operation and one of colocated, replicated, dedicated and automatic, nothing else");
   if constexpr (!all_known) return false;
   else return legal<T, A...>();
 }
@@ -106,13 +108,10 @@ void expect_usable(const sparse_view<K, T>& v) {
     throw usage("omni: the keys or the values are null, but there are " + std::to_string(v.keys.size()));
 }
 
-/// One of the operations on the transport that a key-value call consists of.
-template <class Transport, class Call, class Topology>
-report run_part(Transport& transport, const Call& call, const Topology& topology) {
-  collective<Transport&, Call, Topology> op(transport, call, topology);
-  op.finish();
-  return op.result();
-}
+template <class Transport>
+inline constexpr bool serves = requires(const Transport& t) {
+  t.servers();
+};
 
 /// Whether everybody sends all to everybody, of what the ranks have agreed on: one latency less than by owners, and fewer bytes too
 /// where hardly any key is on two ranks, (N-1) p against (N-1)/N (p + q), but up to N/2 times as many where all are on all.
@@ -123,23 +122,45 @@ inline bool sends_all_to_all(const sparse_sizes& sizes, std::size_t row_bytes, i
   return ranks == 2 || (scattered && (n - 1) * pairs * (static_cast<double>(row_bytes) + 2) <= cheap_bytes);
 }
 
+/// How a key-value call is to run.
+struct pair_plan {
+  std::string_view mode;  ///< the topology's name
+  stream_options options;
+
+  /// Who folds, once the ranks know how much there is.
+  [[nodiscard]] ownership owners(const sparse_sizes& sizes, std::size_t row_bytes, int ranks) const {
+    if (mode == dedicated::name) return ownership::servers;
+    const bool all = mode == automatic::name ? sends_all_to_all(sizes, row_bytes, ranks) : mode == replicated::name;
+    return all ? ownership::replicated : ownership::shared;
+  }
+};
+
+/// One of the operations on the transport that a key-value call consists of.
+template <class Transport, class Call, class Topology>
+report run_part(Transport& transport, const Call& call, const Topology& topology) {
+  collective<Transport&, Call, Topology> op(transport, call, topology);
+  op.finish();
+  return op.result();
+}
+
 /// The largest of what every rank knows of the sizes; they find out here whether they called alike. The width of a rank without
 /// keys counts too, if it is known.
 template <class Transport>
-report agree_on_sizes(Transport& transport, const signature& terms, sparse_sizes& sizes) {
+report agree_on_sizes(Transport& transport, const signature& terms, const pair_plan& plan, sparse_sizes& sizes) {
   std::array<std::uint64_t, 3> all{sizes.largest_key, sizes.pairs, sizes.width};
   sparse_summary call;
   call.in = all;
   call.out = all;
   call.terms = terms;
-  auto r = run_part(transport, call, replicated{});
+  report r;
+  if constexpr (serves<Transport>) r = run_part(transport, call, dedicated{0, plan.options.packet_bytes, plan.options.window});
+  else r = run_part(transport, call, replicated{});
   sizes = {all[0], all[1], all[2]};
   return r;
 }
 
 template <class K, class T, class Transport, class Op>
-sparse_tensor<K, T> reduce_pairs(Transport& transport, const sparse_view<K, T>& view, const Op& op, std::string_view mode,
-                                 const stream_options& options) {
+sparse_tensor<K, T> reduce_pairs(Transport& transport, const sparse_view<K, T>& view, const Op& op, const pair_plan& plan) {
   expect_usable(view);
   const stopwatch watch;
   const distinct_pairs<K, T> mine(view.keys, view.values, view.width, op);
@@ -161,14 +182,12 @@ sparse_tensor<K, T> reduce_pairs(Transport& transport, const sparse_view<K, T>& 
     r.blocks_total = call.blocks();
     r.blocks_sent = r.union_blocks = keys.size();
   } else {
-    call.terms = sparse_terms<K, T>(op, mode, options.packet_bytes, options.window);
-    summary = agree_on_sizes(transport, call.terms, call.sizes);
+    call.terms = sparse_terms<K, T>(op, plan.mode, plan.options.packet_bytes, plan.options.window);
+    summary = agree_on_sizes(transport, call.terms, plan, call.sizes);
     call.width = std::max<std::size_t>(view.width != 0 ? view.width : static_cast<std::size_t>(call.sizes.width), 1);
-    call.terms.largest_block = call.width;
-    call.is_replicated =
-        mode == automatic::name ? sends_all_to_all(call.sizes, call.width * sizeof(T), transport.size()) : mode == replicated::name;
     call.result = &result;
-    r = run_part(transport, call, sparse_streams{options});
+    const auto owners = plan.owners(call.sizes, call.width * sizeof(T), transport.size());
+    r = run_part(transport, call, sparse_streams{owners, plan.options});
   }
   r.bytes_sent += summary.bytes_sent;
   r.bytes_received += summary.bytes_received;
@@ -188,19 +207,21 @@ sparse_tensor<K, T> allreduce_pairs(Comm& comm, const sparse_view<K, T>& view, c
     return {};
   } else {
     const auto c = choose<T>(more...);
-    const auto on = [&](auto&& transport) {
-      std::string_view mode = c.topology.name;
-      stream_options options;
-      if constexpr (requires { c.topology.packet_bytes; }) options = {c.topology.packet_bytes, c.topology.window};
-      return reduce_pairs<K, T>(transport, view, c.op, mode, options);
-    };
+    pair_plan plan{c.topology.name, {}};
+    if constexpr (requires { c.topology.packet_bytes; }) plan.options = {c.topology.packet_bytes, c.topology.window};
+    const auto on = [&](auto&& transport) { return reduce_pairs<K, T>(transport, view, c.op, plan); };
+    constexpr bool dedicates = std::is_same_v<decltype(c.topology), dedicated>;
     decltype(auto) transport = transport_of(comm);
     static_assert(!may_lose<decltype(transport)>, "omni: key-value tensors need a transport that loses nothing");
-    if constexpr (requires { transport.servers(); }) {
+    if constexpr (serves<decltype(transport)>) {
       if (transport.is_server())
         throw usage("omni: rank " + std::to_string(transport.rank()) + " of the cluster is a server; only workers call");
-      return on(transport.among_workers());
+      if (dedicates || plan.mode == automatic::name) plan.mode = transport.servers() != 0 ? dedicated::name : automatic::name;
+      if (plan.mode != dedicated::name) return on(transport.among_workers());
+      expect_within_limits(plan.options.packet_bytes, plan.options.window);
+      return on(transport);
     } else {
+      if (dedicates) throw usage("omni: a plain communicator has no dedicated servers; make an omni::cluster of it");
       return on(transport);
     }
   }
@@ -213,10 +234,11 @@ sparse_tensor<K, T> allreduce_pairs(Comm& comm, const sparse_view<K, T>& view, c
 ///     auto r = omni::allreduce(comm, omni::sparse_view{keys, values});                       // sum, a value for each key
 ///     auto r = omni::allreduce(comm, omni::sparse_view{keys, rows, width}, omni::max{});     // r.keys, r.values, r.report
 ///
-/// @param comm as for dense tensors; of a cluster the workers fold among themselves. Collective: all ranks call with the same types
+/// @param comm as for dense tensors; of a cluster the servers fold, unless another topology is asked for. Collective: all ranks
+/// call with the same types
 ///   of keys and elements, width, operation and topology; `mismatch` otherwise. Ranks may have any keys, or none.
-/// Operation (default sum) and topology (colocated, replicated or automatic: replicated for two ranks and for few pairs, else
-/// colocated) come in any order.
+/// Operation (default sum) and topology (colocated, replicated, dedicated or automatic: dedicated on a cluster, replicated for two
+/// ranks and for few pairs, else colocated) come in any order.
 ///
 /// Keys are merged on each rank in the order in which they stand, then over those ranks that have the key, in rank order; the fold
 /// starts from the first, with no identity. So the bits are the same on all ranks and in all runs. The input is not written.

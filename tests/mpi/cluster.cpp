@@ -4,11 +4,13 @@
 #include <mpi.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <omni/cluster.hpp>
 #include <omni/omni.hpp>
 #include <string>
 #include <vector>
 
+#include "../support/pairs.hpp"
 #include "world.hpp"
 
 // Some ranks serve the others.
@@ -55,6 +57,13 @@ TEST_CASE("ranks of a communicator serve the others, to the bit and until the la
         ++seed;
         CHECK(run_on(cluster, shape, seed, n, seed % 3 != 0) == "");
       }
+    for (const auto shape : testing::all_keys) {
+      const testing::pair_cell c{cluster.size(), shape, 20000, 0.05, seed % 2 + 1, ++seed};
+      const auto inputs = testing::draw_pairs<std::uint64_t, float>(c);
+      const auto& mine = inputs[static_cast<std::size_t>(rank())];
+      const auto got = omni::allreduce(cluster, omni::sparse_view{mine.keys, mine.values, c.width});
+      CHECK(testing::difference(got, testing::expected_pairs(inputs, c.width, oracle::twin<omni::sum>{})) == "");
+    }
     std::vector<int> x(1000, 1);
     omni::allreduce(cluster, x, omni::ring{});  // without the servers
     CHECK(x == std::vector<int>(1000, cluster.size()));

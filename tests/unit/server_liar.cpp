@@ -10,12 +10,14 @@
 #include <deque>
 #include <map>
 #include <omni/cluster.hpp>
+#include <omni/sparse.hpp>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "../support/effort.hpp"
+#include "../support/pairs.hpp"
 #include "../support/ranks.hpp"
 #include "../support/replay.hpp"
 
@@ -34,11 +36,11 @@ using script = std::array<std::vector<recorded_packet>, 2>;  // what each worker
 /// Gives a server what two workers are to have sent, and counts what it answers.
 class scripted {
  public:
-  scripted(const script& from, std::size_t& answered) : answered_(&answered) {
+  scripted(const script& from, std::size_t& answered, std::uint32_t call = 0) : answered_(&answered), call_(call) {
     for (std::size_t w = 0; w < from.size(); ++w)
       for (const auto& p : from[w]) streams_[{static_cast<int>(w), p.stream}].push_back(p.bytes);
   }
-  [[nodiscard]] std::uint32_t call() const { return 0; }
+  [[nodiscard]] std::uint32_t call() const { return call_; }
   void send(int /*peer*/, unsigned /*stream*/, std::span<const std::byte> bytes, std::uint64_t token) {
     *answered_ += bytes.size();
     ready_.push_back({token, bytes.size()});
@@ -76,6 +78,7 @@ class scripted {
   std::vector<posted> posted_;
   std::vector<omni::completion> ready_, done_;
   std::size_t* answered_;
+  std::uint32_t call_;
   int idle_ = 0;
 };
 
@@ -105,12 +108,12 @@ struct ending {
   std::string how;
   std::size_t answered = 0;
 };
-ending serve(const script& from) {
+ending serve(const script& from, std::uint32_t number = 0) {
   ending e;
   omni::detail::reductions known;
   known.add(omni::reduction<int>{});
   omni::detail::server_state state;
-  omni::detail::server_call<scripted> call(scripted(from, e.answered), 2, 1, 0, 62U * 1024U, known, state);
+  omni::detail::server_call<scripted> call(scripted(from, e.answered, number), 2, 1, 0, 62U * 1024U, known, state);
   try {
     while (!call.done()) call.progress();
     e.how = "done";
@@ -215,4 +218,91 @@ TEST_CASE("a server survives packets cut short, lengthened, left out, repeated, 
     if (serve(bad).how == "protocol") ++protocols;
   }
   CHECK(protocols > testing::draws(500));
+}
+
+namespace {
+
+/// Of a key-value call, what the workers send: of `number` 0 the sizes, of 1 the pairs.
+script record_pairs(std::uint32_t number, double density) {
+  script all;
+  omni::transport::threads::run(3, [&](omni::transport::threads& inner) {
+    std::vector<recorded_packet> sent;
+    testing::recorder comm(inner, sent);
+    omni::cluster cluster{comm, omni::dedicated{.servers = 1}};
+    if (cluster.is_server()) {
+      cluster.serve_only(omni::reduction<int>{});
+      return;
+    }
+    const auto inputs = testing::draw_pairs<std::uint32_t, int>({2, testing::keys::scattered, 6000, density, 1, 9});
+    const auto& mine = inputs[static_cast<std::size_t>(cluster.rank())];
+    omni::allreduce(cluster, omni::sparse_view{mine.keys, mine.values}, omni::dedicated{.packet_bytes = 1500});
+    std::erase_if(sent, [&](const recorded_packet& p) {
+      header h;
+      std::memcpy(&h, p.bytes.data(), sizeof(h));
+      return h.call != number;
+    });
+    all[static_cast<std::size_t>(cluster.rank())] = sent;
+  });
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("a server refuses key-value calls that cannot be") {
+  const auto sizes = record_pairs(0, 0.05), good = record_pairs(1, 0.05);
+  CHECK(serve(sizes).how == "done");
+  CHECK(serve(good, 1).how == "done");
+  const auto how = [&](const auto& change) { return serve(lie(good, 0, [&](header&, signature& s) { change(s); }), 1).how; };
+  CHECK(how([](signature&) {}) == "done");
+  CHECK(how([](signature& s) { s.blocks = ~std::uint64_t{0}; }) == "protocol");
+  CHECK(how([](signature& s) { s.largest_block = std::uint64_t{1} << 40U; }) == "protocol");
+  CHECK(how([](signature& s) { s.packet_bytes = 10; }) == "protocol");
+  CHECK(how([](signature& s) { s.largest_block = 0; }) == "protocol");  // the round of sizes, but it has them
+  // All say the same, and packets are too small for a pair.
+  auto tiny = good;
+  for (auto& worker : tiny) {
+    signature s;
+    std::memcpy(&s, worker[0].bytes.data() + sizeof(header), sizeof(s));
+    s.packet_bytes = sizeof(header) + 8;
+    std::memcpy(worker[0].bytes.data() + sizeof(header), &s, sizeof(s));
+  }
+  CHECK(serve(tiny, 1).how != "done");
+  CHECK(serve(lie(sizes, 0, [](header&, signature& s) { s.count = 5; })).how == "protocol");
+}
+
+TEST_CASE("a server refuses chunks that lie, and survives random corruption") {
+  using omni::detail::chunk_header;
+  for (const double density : {0.05, 0.4, 1.0}) {
+    const auto good = record_pairs(1, density);
+    REQUIRE(good[1].size() > 1);
+    CHECK(serve(good, 1).how == "done");
+    for (const std::size_t packet : {std::size_t{0}, std::size_t{1}}) {
+      const auto how = [&](const auto& change) {
+        auto bad = good;
+        auto* const at = bad[1][packet].bytes.data() + (packet == 0 ? omni::detail::first_packet_overhead : sizeof(header));
+        chunk_header c;
+        std::memcpy(&c, at, sizeof(c));
+        change(c);
+        std::memcpy(at, &c, sizeof(c));
+        return serve(bad, 1).how;
+      };
+      CHECK(how([](chunk_header&) {}) == "done");
+      CHECK(how([](chunk_header& c) { c.pairs = 0; }) == "protocol");
+      CHECK(how([](chunk_header& c) { c.pairs = 0xffff; }) == "protocol");
+      CHECK(how([](chunk_header& c) { c.last = ~std::uint64_t{0}; }) == "protocol");
+      CHECK(how([](chunk_header& c) { c.first += 100000, c.last += 100000; }) == "protocol");
+      CHECK(how([](chunk_header& c) { c.key_bytes = 0xffffffffU; }) == "protocol");
+      CHECK(how([](chunk_header& c) { c.encoding = static_cast<omni::detail::chunk_encoding>(7); }) == "protocol");
+    }
+    auto g = patterns::make_generator(6, 6);
+    int protocols = 0;
+    for (int i = 0; i < testing::draws(1500); ++i) {
+      auto bad = good;
+      auto& bytes = bad[1][g() % bad[1].size()].bytes;
+      auto& byte = bytes[g() % (g() % 2 == 0 ? bytes.size() : std::min<std::size_t>(bytes.size(), 330))];
+      byte = g() % 2 == 0 ? static_cast<std::byte>(g()) : byte ^ static_cast<std::byte>(1U << (g() % 8));
+      if (serve(bad, 1).how == "protocol") ++protocols;
+    }
+    CHECK(protocols > testing::draws(100));
+  }
 }

@@ -61,6 +61,7 @@ class chunk_layout {
   chunk_layout(std::size_t row_bytes, std::size_t alignment)
       : row_bytes_(row_bytes), alignment_(std::max(alignment, alignof(chunk_header))) {}
 
+  [[nodiscard]] std::size_t row_bytes() const { return row_bytes_; }
   [[nodiscard]] std::size_t values_at(std::size_t key_bytes) const { return rounded(sizeof(chunk_header) + key_bytes); }
   [[nodiscard]] std::size_t bytes(std::size_t pairs, std::size_t key_bytes) const {
     return rounded(values_at(key_bytes) + pairs * row_bytes_);

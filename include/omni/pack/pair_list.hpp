@@ -79,6 +79,11 @@ struct pair_source {
 
   [[nodiscard]] std::uint64_t index() const { return indexes[at]; }
   [[nodiscard]] const T* row(std::size_t width) const { return values + (places != nullptr ? places[at] : at) * width; }
+  /// Of `all` pairs, only those with indexes up to `bound` are to be folded now. False if there are none.
+  bool limit(std::size_t all, std::uint64_t bound) {
+    end = static_cast<std::size_t>(std::upper_bound(indexes + at, indexes + all, bound) - indexes);
+    return end != at;
+  }
   /// How many rows from the first on lie one behind the other.
   [[nodiscard]] std::size_t together() const {
     if (places == nullptr) return end - at;

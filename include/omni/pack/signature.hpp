@@ -68,6 +68,9 @@ struct signature {
 };
 static_assert(std::is_trivially_copyable_v<signature> && sizeof(signature) == 192);
 
+/// The topology that key-value calls are signed with.
+inline constexpr short_name<16> key_value_topology("key-value");
+
 constexpr std::uint64_t mixed(std::uint64_t h, std::uint64_t x) { return (h ^ x) * 0x9e3779b97f4a7c15U ^ h >> 29U; }
 
 /// All of a signature in one positive number. Every small call waits for it: a word at a time.
@@ -98,7 +101,7 @@ inline mismatch difference(int here, const signature& a, int there, const signat
     return make("kind of call", a.blocking != 0 ? "allreduce" : "iallreduce", b.blocking != 0 ? "allreduce" : "iallreduce");
   if (a.topology != b.topology) return make("topology", a.topology.str(), b.topology.str());
   if (a.options != b.options) return number("topology's options", a.options, b.options);
-  const bool pairs = a.topology == short_name<16>("key-value");
+  const bool pairs = a.topology == key_value_topology;
   if (a.largest_block != b.largest_block) return number(pairs ? "width" : "block size", a.largest_block, b.largest_block);
   if (a.blocks != b.blocks) return number("number of blocks", a.blocks, b.blocks);
   if (a.partition != b.partition) return number("partition (a hash)", a.partition, b.partition);

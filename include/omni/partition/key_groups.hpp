@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
+
+#include "rotation.hpp"
 
 namespace omni::detail {
 
@@ -55,19 +58,21 @@ class key_groups {
     if (round > last / owners_ || position(round, owner) > last - round * owners_) return false;
     return (group(index, owner) << bits_ | within(index)) <= largest_;
   }
-  /// A bound on the keys of one share. Precondition: there are several owners.
-  [[nodiscard]] std::uint64_t most() const { return (group_of(largest_) / owners_ + 1) << bits_; }
+  /// A bound on the keys that an owner folds for so many ranks with at most `pairs` each: no more than its share has keys, nor than
+  /// all ranks have pairs.
+  [[nodiscard]] std::uint64_t most_folded(std::uint64_t ranks, std::uint64_t pairs) const {
+    constexpr auto all = std::numeric_limits<std::uint64_t>::max();
+    const auto rounds = group_of(largest_) / owners_;
+    const auto share = rounds >= all >> bits_ ? all : (rounds + 1) << bits_;
+    return pairs > all / ranks ? share : std::min(share, pairs * ranks);
+  }
 
  private:
   [[nodiscard]] std::uint64_t position(std::uint64_t round, std::size_t owner) const {
     const auto r = rotation(round);
     return owner >= r ? owner - r : owner + owners_ - r;
   }
-  [[nodiscard]] std::size_t rotation(std::uint64_t round) const {
-    if (owners_ == 1) return 0;
-    const auto mixed = (round + 1) * 0x9e3779b97f4a7c15U >> 32U;  // Fibonacci hashing; the high half scales without a division
-    return static_cast<std::size_t>((mixed & 0xffffffffU) * owners_ >> 32U);
-  }
+  [[nodiscard]] std::size_t rotation(std::uint64_t round) const { return detail::rotation(round, owners_); }
 
   std::uint64_t largest_ = 0;
   std::size_t owners_ = 1;

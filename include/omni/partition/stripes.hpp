@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "rotation.hpp"
+
 namespace omni::detail {
 
 /// Who owns which block. Blocks are dealt out in stripes of a few consecutive ones, a stripe to each owner and then the next to
@@ -59,11 +61,7 @@ class stripes {
 
  private:
   [[nodiscard]] std::size_t within(std::uint64_t row) const { return static_cast<std::size_t>(row) & (stripe() - 1); }
-  [[nodiscard]] std::size_t rotation(std::uint64_t round) const {
-    if (owners_ == 1) return 0;
-    const auto mixed = (round + 1) * 0x9e3779b97f4a7c15U >> 32U;  // Fibonacci hashing; the high half scales without a division
-    return static_cast<std::size_t>((mixed & 0xffffffffU) * owners_ >> 32U);
-  }
+  [[nodiscard]] std::size_t rotation(std::uint64_t round) const { return detail::rotation(round, owners_); }
 
   std::size_t blocks_ = 0;
   std::size_t owners_ = 1;

@@ -14,12 +14,14 @@
 #include <vector>
 
 #include "../error.hpp"
+#include "../operation.hpp"
 #include "../pack/packet.hpp"
 #include "../pack/workspace.hpp"
-#include "../partition/stripes.hpp"
 #include "../reduction.hpp"
 #include "in_stream.hpp"
 #include "out_stream.hpp"
+#include "server_blocks.hpp"
+#include "server_pairs.hpp"
 #include "stream_options.hpp"
 #include "stream_token.hpp"
 
@@ -35,11 +37,10 @@ struct server_state {
   std::vector<std::array<std::byte, first_packet_overhead>> refusals;
   std::vector<int> workers;
   std::vector<bool> left;  // workers that will not call again
-  std::vector<const void*> sources;
 };
 
-/// One allreduce, as a server sees it: nothing is known of it before its first packets. Folds the blocks of this server's share in
-/// rank order as soon as the streams of all workers cover them, and streams the results to all.
+/// One allreduce, as a server sees it: nothing is known of it before its first packets. Folds this server's share of the blocks, or
+/// of the pairs, in rank order as soon as the streams of all workers cover them, and streams the results to all.
 template <class Mailbox>
 class server_call {
  public:
@@ -161,29 +162,39 @@ class server_call {
     const auto problem = what_is_wrong(call);
     if (!problem.empty()) call.element_size = 0;
     refuse(problem);
-    const auto map = map_of(call);
+    const auto rows = call_of(call) == kind::pairs ? call.blocks : blocks_of(call).rows();
     s_.arriving[w].open(stream_of_contributions, stream_token::make(stream_of_contributions, true, w), static_cast<int>(w),
-                        limits_of(call), map.rows(), messages_.call(), &s_.buffers);
+                        limits_of(call), rows, messages_.call(), &s_.buffers);
     s_.arriving[w].expect_first();
     s_.arriving[w].arrived(0, {c.token, c.bytes, bytes.data()}, [] { return true; });
     s_.arriving[w].post(messages_);
   }
   // Everything that buffers and arithmetic depend on.
   static std::string_view what_is_wrong(const signature& s) {
-    constexpr std::uint64_t most = server_limits::bytes;
+    constexpr std::uint64_t most = server_limits::bytes, most_pairs = std::uint64_t{1} << 62U;
     if (s.element_size == 0 || s.element_size > most) return "elements of no or absurd size";
     if (s.largest_block > (std::uint64_t{1} << 30U) / s.element_size) return "blocks larger than a packet";
     if (s.packet_bytes < sizeof(packet_header) + s.largest_block * s.element_size || s.packet_bytes > most)
       return "packets that no block fits in";
     if (s.window == 0 || s.window > server_limits::window) return "an absurd window";
+    if (call_of(s) == kind::pairs) return s.blocks > most_pairs ? "more pairs than there can be" : "";
+    if (call_of(s) == kind::sizes) return s.count != 0 || s.blocks != 0 ? "sizes before they are agreed on" : "";
     if (s.count != 0 && s.largest_block == 0) return "blocks of no elements";
     if (s.count != 0 && s.blocks != (s.count - 1) / s.largest_block + 1) return "blocks that are not of equal size";
     if (s.count == 0 && s.blocks != 0) return "blocks of nothing";
     return {};
   }
-  [[nodiscard]] stripes map_of(const signature& s) const {
-    return {static_cast<std::size_t>(s.blocks), servers_,
-            stripe_blocks(static_cast<std::size_t>(s.element_size), static_cast<std::size_t>(s.largest_block))};
+  enum class kind { blocks, pairs, sizes };
+  static kind call_of(const signature& s) {
+    if (s.topology != key_value_topology) return kind::blocks;
+    return s.largest_block == 0 ? kind::sizes : kind::pairs;
+  }
+  [[nodiscard]] block_folder blocks_of(const signature& s) const {
+    if (call_of(s) == kind::sizes) return {{3, sizeof(std::uint64_t), 3, 1}, servers_, index_};
+    return {{s.count, static_cast<std::size_t>(s.element_size), static_cast<std::size_t>(s.largest_block),
+             static_cast<std::size_t>(s.blocks)},
+            servers_,
+            index_};
   }
   [[nodiscard]] packet_limits limits_of(const signature& s) const {
     return {first_bytes_, static_cast<std::size_t>(s.packet_bytes), static_cast<int>(s.window)};
@@ -211,10 +222,21 @@ class server_call {
     }
     fold_ = known_.find(first);
     if (fold_ == nullptr) return refuse_all(refusal::unknown, rank_);
-    map_ = map_of(first);
-    rows_ = map_.rows();
+    auto rows = std::uint64_t{0};
+    if (call_of(first) == kind::pairs) {
+      pairs_.emplace(server_pairs{first.count, first.blocks, static_cast<std::size_t>(first.largest_block), fold_->element_size},
+                     s_.workers.size(), servers_, index_);
+      if (first.packet_bytes < sizeof(packet_header) + pairs_->least_bytes(fold_->alignment) + sizeof(std::uint32_t))
+        throw protocol(0, "packets that no pair fits in");
+      rows = pairs_->result_rows();
+    } else {
+      static const auto largest = reductions::make<std::uint64_t>(max{});
+      if (call_of(first) == kind::sizes) fold_ = &largest;
+      blocks_ = blocks_of(first);
+      rows = blocks_.rows();
+    }
     s_.results.open(stream_of_results, stream_token::make(stream_of_results, false, 0), std::span<const int>(s_.workers),
-                    limits_of(first), rows_, messages_.call(), first, [this](std::size_t bytes) { return s_.buffers.take(bytes); });
+                    limits_of(first), rows, messages_.call(), first, [this](std::size_t bytes) { return s_.buffers.take(bytes); });
     s_.results.meet_all();
     stage_ = stage::folding;
   }
@@ -233,68 +255,20 @@ class server_call {
     ++refusing_;
   }
 
-  // Folds every row that all streams cover.
   bool fold() {
     if (gives_up_) return false;
-    auto end = rows_;
-    for (const auto& i : s_.arriving) end = std::min(end, i.covers());
-    if (folded_ == end) return false;
-    bool moved = false;
-    for (;;) {
-      const auto row = lowest_row(s_.arriving, in_stream::no_row);
-      if (row >= end) break;
-      const auto n = rows_alike(s_.arriving, row, static_cast<std::size_t>(end - row));
-      if (!map_.exists(map_.block(row + n - 1, index_))) {
-        for (const auto& i : s_.arriving)
-          if (i.next_row() == row) throw protocol(i.peer(), "a row past the end");
-      }
-      const auto done = fold_rows(row, n);
-      if (done != 0) moved = true;
-      if (done != n) return moved;
-    }
-    folded_ = end;
-    for (auto& i : s_.arriving) i.post(messages_);
-    return true;
-  }
-  [[nodiscard]] std::size_t elements(std::size_t block) const {
-    const auto& call = s_.calls[0];
-    return static_cast<std::size_t>(std::min(call.largest_block, call.count - block * call.largest_block));
-  }
-  // Folds n rows for which the same workers have blocks. How many: fewer if there is no packet for the results.
-  std::size_t fold_rows(std::uint64_t row, std::size_t n) {
-    const auto element_size = static_cast<std::size_t>(s_.calls[0].element_size);
-    std::size_t bytes = 0, done = 0;  // of what is folded
-    while (done != n) {
-      auto more = map_.together(row + done, n - done);
-      const auto block = map_.block(row + done, index_);
-      const auto size = elements(block);
-      if (elements(block + more - 1) != size) more = std::max<std::size_t>(more - 1, 1);  // the last block is shorter
-      auto* const to = s_.results.add(messages_, row + done, size * element_size, more);
-      if (to == nullptr) break;
-      s_.sources.clear();
-      const auto end = bytes + size * element_size * more;
-      for (const auto& i : s_.arriving)
-        if (i.next_row() == row) s_.sources.push_back(i.elements(end) + bytes);
-      (*fold_)(std::span<const void* const>(s_.sources), s_.sources.size() < s_.arriving.size(), to, size * more);
-      bytes = end;
-      done += more;
-    }
-    if (done == 0) return 0;
-    for (auto& i : s_.arriving)
-      if (i.next_row() == row) {
-        i.pop(bytes, done);
-        i.post(messages_);
-      }
-    folded_ = row + done;
-    return done;
+    if (pairs_) return pairs_->fold(s_.arriving, s_.results, messages_, *fold_);
+    return blocks_.fold(s_.arriving, s_.results, messages_, fold_->fold);
   }
   // Sends what should not wait for a full packet.
   void flush() {
     const auto ended = [](const in_stream& i) { return i.finished(); };
     if (gives_up_) s_.results.close(messages_, packet_abort);
     // A stream that covers everything may still end in an abort.
-    else if (folded_ == rows_ && std::all_of(s_.arriving.begin(), s_.arriving.end(), ended)) s_.results.close(messages_);
-    else if (s_.results.idle() && s_.results.worthwhile()) s_.results.flush(messages_, folded_);
+    else if ((pairs_ ? pairs_->done() : blocks_.done()) && std::all_of(s_.arriving.begin(), s_.arriving.end(), ended))
+      s_.results.close(messages_);
+    else if (s_.results.idle() && s_.results.worthwhile())
+      s_.results.flush(messages_, pairs_ ? pairs_->covers() : blocks_.covers());
   }
 
   server_state& s_;
@@ -304,9 +278,9 @@ class server_call {
   std::size_t first_bytes_;
   Mailbox messages_;
   stage stage_ = stage::greeting;
-  stripes map_;
-  std::uint64_t rows_ = 0, folded_ = 0;  // of this server's share; below have been folded
-  const reductions::fold_function* fold_ = nullptr;
+  block_folder blocks_;
+  std::optional<pair_folder> pairs_;  // of a key-value call, once its sizes are known
+  const reductions::entry* fold_ = nullptr;
   std::size_t met_ = 0;       // workers heard
   std::size_t refusing_ = 0;  // refusals under way
   bool gives_up_ = false;

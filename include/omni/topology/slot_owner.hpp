@@ -303,8 +303,8 @@ class slot_owner {
       }
       // A row is only ever told by a worker that has it.
       if (sources_.empty()) throw protocol(rank_, "a row that nobody has");
-      (*fold_)(std::span<const void* const>(sources_), sources_.size() < calls_.size(), d.add(bytes),
-               bytes / static_cast<std::size_t>(calls_[0].element_size));
+      fold_->fold(std::span<const void* const>(sources_), sources_.size() < calls_.size(), d.add(bytes),
+                  bytes / static_cast<std::size_t>(calls_[0].element_size));
       d.row(i, t.next[c]);
     });
     const auto result = d.close();
@@ -326,7 +326,7 @@ class slot_owner {
   std::vector<standing> stands_;
   phase phase_ = phase::greeting;
   slot_map map_;
-  const reductions::fold_function* fold_ = nullptr;
+  const reductions::entry* fold_ = nullptr;
   std::vector<std::uint32_t> first_;  // least first row that a worker has told, by slot and column
   aligned_bytes greeting_;            // the answer to all greetings
   std::vector<slot> slots_;

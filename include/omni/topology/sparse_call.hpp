@@ -17,14 +17,17 @@
 #include "../pack/chunk.hpp"
 #include "../pack/pair_list.hpp"
 #include "../partition/fixed_blocks.hpp"
+#include "../reduction.hpp"
+#include "dedicated.hpp"
+#include "out_stream.hpp"
 
 namespace omni::detail {
 
-/// What all ranks of a key-value call have to give alike, but for the width. `mode` is how it runs; packet size and window are the
-/// caller's.
+/// What all ranks of a key-value call have to give alike, but for the width: a call that is signed without one is the round in
+/// which they agree on it. `mode` is how it runs; packet size and window are the caller's.
 template <class K, class T, class Op>
 signature sparse_terms(const Op& op, std::string_view mode, std::size_t packet_bytes, int window) {
-  static const short_name<48> type(std::string(type_name<T>()) + " by " + std::string(type_name<K>()));
+  static const short_name<48> type(pair_type(type_name<T>(), type_name<K>()));
   static const short_name<40> operation(operation_name<Op>());
   signature s;
   s.element_size = sizeof(T);
@@ -34,20 +37,10 @@ signature sparse_terms(const Op& op, std::string_view mode, std::size_t packet_b
   s.type = type;
   s.operation = operation;
   s.operation_state = operation_state<T>(op);
-  s.topology = short_name<16>("key-value");
+  s.topology = key_value_topology;
   s.mode = short_name<16>(mode);
   return s;
 }
-
-/// A part of a key-value call: an operation on the transport that tells its peers of the whole, and is not reported by itself.
-template <class Base>
-struct sparse_part : Base {
-  static constexpr bool is_part = true;
-  signature terms;
-
-  [[nodiscard]] signature sign() const { return terms; }
-  [[nodiscard]] signature sign(std::string_view /*mode*/, std::size_t /*packet*/, int /*window*/) const { return terms; }
-};
 
 /// What sizes the exchange: the largest of each over all ranks.
 struct sparse_sizes {
@@ -55,7 +48,24 @@ struct sparse_sizes {
   std::uint64_t pairs = 0;  ///< of one rank
   std::uint64_t width = 0;
 };
-using sparse_summary = sparse_part<call<std::uint64_t, max, fixed_blocks, scalar_detector>>;
+
+/// The round in which the ranks agree on the sizes: three numbers, reduced under the terms of the whole call. An operation on the
+/// transport that is not reported by itself.
+struct sparse_summary : call<std::uint64_t, max, fixed_blocks, scalar_detector> {
+  static constexpr bool is_part = true;
+  signature terms;
+
+  [[nodiscard]] signature sign() const { return terms; }
+  /// A server has to know how large packets are.
+  [[nodiscard]] signature sign(std::string_view how, std::size_t largest_packet, int in_flight) const {
+    auto s = terms;
+    if (how == dedicated::name) {
+      s.packet_bytes = largest_packet;
+      s.window = static_cast<std::uint32_t>(in_flight);
+    }
+    return s;
+  }
+};
 
 /// What has come of a key-value call.
 template <class K, class T>
@@ -68,17 +78,31 @@ struct sparse_result {
 /// Everything about a key-value call that is known before its pairs are sent. To what it shares with dense calls it is an empty
 /// tensor.
 template <class K, class T, class Op>
-struct sparse_call : sparse_part<call<unsigned char, bor, fixed_blocks, scalar_detector>> {
+struct sparse_call : call<unsigned char, bor, fixed_blocks, scalar_detector> {
+  static constexpr bool is_part = true;
   using key_type = K;
   using row_type = T;
 
+  signature terms;
   std::span<const K> keys;  ///< ascending, each once
   const T* values = nullptr;
   std::size_t width = 1;
   Op fold;
   sparse_sizes sizes;
-  bool is_replicated = false;
   sparse_result<K, T>* result = nullptr;
+
+  [[nodiscard]] signature sign() const { return terms; }
+  [[nodiscard]] signature sign(std::string_view /*mode*/, std::size_t /*packet*/, int /*window*/) const { return terms; }
+  /// What a server knows of the call: for keys, the largest; for blocks, the most pairs of a rank.
+  [[nodiscard]] signature sign(const packet_limits& limits) const {
+    auto s = terms;
+    s.count = sizes.largest_key;
+    s.blocks = sizes.pairs;
+    s.largest_block = width;
+    s.packet_bytes = limits.packet_bytes;
+    s.window = static_cast<std::uint32_t>(limits.window);
+    return s;
+  }
 
   /// Keys that a dense tensor would have.
   [[nodiscard]] std::size_t blocks() const {

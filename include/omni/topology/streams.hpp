@@ -6,14 +6,10 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <exception>
-#include <optional>
 #include <span>
-#include <string>
 #include <string_view>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include "../call.hpp"
 #include "../fold.hpp"
@@ -22,9 +18,9 @@
 #include "../report.hpp"
 #include "in_stream.hpp"
 #include "out_stream.hpp"
+#include "stream_exchange.hpp"
 #include "stream_options.hpp"
 #include "stream_state.hpp"
-#include "stream_token.hpp"
 
 namespace omni::detail {
 
@@ -35,33 +31,40 @@ namespace omni::detail {
 /// No rank waits in a cycle: a rank that cannot scan on tells every idle owner how far it has come, so the owner that holds up the
 /// rank which is furthest behind can always fold.
 template <class Call, class Transport>
-class stream_engine {
+class stream_engine : public stream_exchange<stream_state, Transport> {
+  using base = stream_exchange<stream_state, Transport>;
   using T = typename Call::value_type;
   using Op = typename Call::operation_type;
-  using mailbox_type = decltype(std::declval<Transport&>().open());
   static constexpr bool equal_blocks = requires(const Call& c) { c.partition.uniform(); };  // but for the last
-  static constexpr bool shareable = requires(mailbox_type & m) { m.enter(); };
-  static constexpr bool serves = requires(const Transport& t) { t.servers(); };
+  using base::limits_;
+  using base::messages_;
+  using base::mine_;
+  using base::rank_;
+  using base::ranks_;
+  using base::replicated_;
+  using base::report_;
+  using base::s_;
+  using base::served;
+  using base::shares_;
+  using base::started_;
+  using base::stopping;
+  using base::watch_;
 
  public:
+  using typename base::mailbox_type;
+
   stream_engine(ownership who, std::string_view name, const stream_options& options, const Call& call, Transport& transport,
                 mailbox_type mailbox)
-      : call_(call),
-        rank_(transport.rank()),
-        ranks_(transport.size()),
-        servers_(who == ownership::servers ? servers_of(transport) : 0),
-        replicated_(who != ownership::shared && who != ownership::servers),
+      : base(who, transport, std::move(mailbox)),
+        call_(call),
         identity_(null_element<Op, T>(call.op)),
         blocks_(who != ownership::nobody ? call.blocks() : 0),
-        map_(blocks_, replicated_ ? 1 : static_cast<std::size_t>(served() ? servers_ : ranks_),
-             stripe_blocks(sizeof(T), call.partition.largest(call.in.size()))),
-        rows_(map_.rows()),
-        limits_(options.limits(ranks_ + servers_, transport.preferred_packet_bytes(),
-                               call.partition.largest(call.in.size()) * sizeof(T))),
-        shares_(who != ownership::nobody && share(options)),
-        mine_(who != ownership::nobody ? call.sign(name, limits_.packet_bytes, limits_.window)
-                                       : call.sign(name, options.packet_bytes, options.window)),
-        messages_(std::move(mailbox)) {
+        map_(blocks_, base::owners(), stripe_blocks(sizeof(T), call.partition.largest(call.in.size()))),
+        rows_(map_.rows()) {
+    const bool any = who != ownership::nobody;
+    base::size_packets(options, transport.preferred_packet_bytes(), call.partition.largest(call.in.size()) * sizeof(T),
+                       any && call.shares);
+    mine_ = any ? call.sign(name, limits_.packet_bytes, limits_.window) : call.sign(name, options.packet_bytes, options.window);
     report_.topology = name;
   }
   stream_engine(const stream_engine&) = delete;
@@ -69,17 +72,13 @@ class stream_engine {
   stream_engine& operator=(const stream_engine&) = delete;
   stream_engine& operator=(stream_engine&&) = delete;
   ~stream_engine() {
-    if (!started_ || done()) return;
-    messages_.abandon();
-    s_.leak();
+    if (started_ && !done()) base::abandon();
   }
 
   /// Posts the first receives, or waits for its turn with the memory that calls share.
   void start() {
-    if (enter()) open();
+    if (base::enter()) open();
   }
-  /// For an engine that goes on where this one ends: a rank opens one mailbox for a call, whatever the topology.
-  [[nodiscard]] mailbox_type& messages() { return messages_; }
   /// Scans, folds, sends and receives as far as nothing has to be waited for. True if anything moved.
   bool progress() {
     if (!started_) {
@@ -97,7 +96,7 @@ class stream_engine {
     flush();
     if (take(messages_.poll())) moved = true;
     report_.exchange_seconds += watch_.lap();
-    if (stopping() && done()) stop();
+    if (stopping() && done()) base::stop();
     return moved;
   }
   /// Blocks until a message has come or gone.
@@ -106,62 +105,18 @@ class stream_engine {
     watch_.lap();
     take(messages_.wait());
     report_.exchange_seconds += watch_.lap();
-    if (stopping() && done()) stop();
+    if (stopping() && done()) base::stop();
   }
-  [[nodiscard]] bool done() const {
-    if (!started_) return false;
-    const auto sent = [](const out_stream& o) { return o.closed() && o.idle(); };
-    const auto finished = [](const in_stream& i) { return i.finished(); };
-    const auto& s = *s_;
-    if (!std::all_of(s.contributions.begin(), s.contributions.end(), sent)) return false;
-    if (!std::all_of(s.arriving.begin(), s.arriving.end(), finished)) return false;
-    if (!served()) {
-      if (stopping()) return true;
-      if (replicated_) return folded_ == rows_;
-      if (!sent(s.results)) return false;
-    }
-    return std::all_of(s.returning.begin(), s.returning.end(), finished);
-  }
-  /// After an error here that the others cannot know of, tells them that nothing more will come, so that they do not wait. What has
-  /// to be sent before may take its time, but not for ever: the others may be giving up too.
+  [[nodiscard]] bool done() const { return started_ && base::ended(folded_ == rows_); }
   void give_up() noexcept {
-    if (!started_ || done()) return;
-    try {
-      auto& s = *s_;
-      stopwatch since;
-      if (served()) {
-        // Only the servers can tell the others. They have to get rid of results, too.
-        if (!stopping()) refused_ = std::make_exception_ptr(error("omni: this rank gave up"));
-        for (auto& i : s.returning) drop(i);
-        while (since.elapsed() < 10)
-          if (progress()) since.lap();
-        return;
-      }
-      // Results go to everybody; where there are none, contributions do.
-      const auto told = [&] {
-        bool all = !returns_results() || s.results.close(messages_, packet_abort);
-        for (auto& o : s.contributions)
-          if (!o.close(messages_, packet_abort) && !returns_results()) all = false;
-        return all;
-      };
-      while (!told() && since.elapsed() < 1)
-        for (const auto& c : messages_.poll())
-          if (const stream_token t{c.token}; !t.is_receive()) stream_of(t).sent(t.slot());
-    } catch (...) {  // it was an error of the transport, then
-    }
+    if (started_ && !done()) base::tell_others([this] { return progress(); });
   }
   void finish(report& r) const {
     r = report_;
     r.blocks_total = blocks_;
     if (!started_) return;
-    for (const auto& o : s_->contributions) r.bytes_sent += o.bytes_sent();
-    if (returns_results()) r.bytes_sent += s_->results.bytes_sent();
-    for (const auto& i : s_->arriving) r.bytes_received += i.bytes_received();
-    for (const auto& i : s_->returning) r.bytes_received += i.bytes_received();
     r.extra_bytes = s_->bytes();
-    if constexpr (shareable) {
-      if (shares_) r.extra_bytes += mailbox_type::packet_room;
-    }
+    base::count_bytes(r);
   }
 
  private:
@@ -169,83 +124,10 @@ class stream_engine {
   // Runs to scan before the others have their turn: asking MPI costs microseconds, the memory that ranks share next to nothing.
   static constexpr int runs_per_burst = 16, runs_per_burst_shared = 8;
 
-  static int servers_of(const Transport& transport) {
-    if constexpr (serves) return transport.servers();
-    else return 0;
-  }
-  /// Whether the owners are servers, and this rank none of them.
-  [[nodiscard]] bool served() const { return servers_ != 0; }
-  [[nodiscard]] bool returns_results() const { return !replicated_ && !served(); }
-  /// Whether the call has failed, and only has to be brought to its end.
-  [[nodiscard]] bool stopping() const { return differs_.has_value() || refused_ != nullptr; }
-  [[noreturn]] void stop() const {
-    if (differs_) throw mismatch(*differs_);
-    std::rethrow_exception(refused_);
-  }
-
-  // Packets go through shared memory where there is some and they fit in.
-  bool share(const stream_options& options) {
-    if constexpr (shareable) {
-      if (!call_.shares) return false;
-      const auto streams = replicated_ ? 1 : static_cast<std::size_t>(ranks_);
-      const auto within = options.limits_within(mailbox_type::packet_room, streams, mailbox_type::in_flight,
-                                                call_.partition.largest(call_.in.size()) * sizeof(T));
-      if (within) limits_ = *within;
-      return within.has_value();
-    } else {
-      return false;
-    }
-  }
-  bool enter() {
-    if constexpr (shareable) return !shares_ || messages_.enter();
-    else return true;
-  }
-  [[nodiscard]] std::span<std::byte> room(std::size_t bytes) {
-    if constexpr (shareable) {
-      if (shares_) return messages_.room(bytes);
-    }
-    return s_->buffers.take(bytes);
-  }
-
   void open() {
-    started_ = true;  // from the first message on there is something to abandon
-    auto& s = *s_;
-    s.buffers.rewind();
-    const auto take = [this](std::size_t bytes) { return room(bytes); };
-    auto* const buffers = shares_ ? nullptr : &s.buffers;
-    s.peers.clear();
-    for (int d = 0; d < servers_; ++d) s.peers.push_back(ranks_ + (rank_ + d) % servers_);
-    for (int d = 1; d < ranks_ && !served(); ++d) s.peers.push_back((rank_ + d) % ranks_);
-    const auto peers = s.peers.size();
-    s.own.assign(static_cast<std::size_t>(rows_ / 64 + 1), 0);
-    s.sources.clear();
-    s.contributions.resize(replicated_ ? 1 : peers);
-    s.arriving.resize(served() ? 0 : peers);
-    s.returning.resize(replicated_ ? 0 : peers);
-    const auto call = messages_.call();
-    const auto all = std::span<const int>(s.peers);
-    if constexpr (requires { messages_.reserve(peers); })
-      messages_.reserve((replicated_ ? 1 : 2) * peers * (2 * static_cast<std::size_t>(limits_.window) + 1));
-    for (std::size_t i = 0; i < s.contributions.size(); ++i) {
-      s.contributions[i].open(stream_of_contributions, stream_token::make(stream_of_contributions, false, i),
-                              replicated_ ? all : all.subspan(i, 1), limits_, rows_, call, mine_, take);
-      if (served()) s.contributions[i].meet_all();  // a server learns from the first packet how large the others are
-    }
-    for (std::size_t i = 0; i < s.arriving.size(); ++i) {
-      s.arriving[i].open(stream_of_contributions, stream_token::make(stream_of_contributions, true, i), s.peers[i], limits_, rows_,
-                         call, buffers);
-      s.arriving[i].post(messages_);
-    }
-    if (replicated_) return;
-    if (returns_results()) {
-      s.results.open(stream_of_results, stream_token::make(stream_of_results, false, 0), all, limits_, rows_, call, mine_, take);
-      s.results.meet_all();  // who has something to fold has met everybody
-    }
-    for (std::size_t i = 0; i < peers; ++i) {
-      s.returning[i].open(stream_of_results, stream_token::make(stream_of_results, true, i), s.peers[i], limits_, rows_, call,
-                          buffers);
-      s.returning[i].post(messages_);
-    }
+    base::open_streams(rows_, rows_);
+    s_->own.assign(static_cast<std::size_t>(rows_ / 64 + 1), 0);
+    s_->sources.clear();
   }
 
   [[nodiscard]] block_range range(std::size_t block) const { return call_.partition.block(block, call_.in.size()); }
@@ -337,7 +219,7 @@ class stream_engine {
     const auto bytes = b.size * sizeof(T);
     const auto [owner, row] = place_of(block);
     auto n = map_.together(row, consecutive(block, b.size));
-    const bool mine = returns_results() && owner == static_cast<std::size_t>(rank_);
+    const bool mine = base::returns_results() && owner == static_cast<std::size_t>(rank_);
     if (!mine) {
       auto* const at = s_->contributions[replicated_ ? 0 : peer_index(owner)].add(messages_, row, bytes, n);
       if (at == nullptr) return 0;
@@ -359,11 +241,10 @@ class stream_engine {
   }
   static std::uint64_t bit(std::uint64_t row) { return std::uint64_t{1} << (row % 64); }
   [[nodiscard]] std::size_t peer_index(std::size_t owner) const {
-    const auto n = static_cast<std::size_t>(served() ? servers_ : ranks_);
+    const auto n = base::owners();
     const auto distance = (owner + n - static_cast<std::size_t>(rank_) % n) % n;
     return served() ? distance : distance - 1;
   }
-  [[nodiscard]] std::size_t owner_of(int peer) const { return static_cast<std::size_t>(served() ? peer - ranks_ : peer); }
 
   // The row of this rank's next own block that is not null, below `end`.
   std::uint64_t next_own(std::uint64_t end) {
@@ -458,16 +339,13 @@ class stream_engine {
   // Folds b, the elements of which lie `skip` bytes into what the streams have for `row`.
   void fold_sources(std::uint64_t row, std::size_t skip, block_range b, T* to) {
     auto& s = *s_;
-    // In rank order: this rank comes after the peers that wrap round to the ranks below it. Peers are stored from rank + 1 upwards.
     s.sources.clear();
-    const auto peers = s.arriving.size();
-    const auto below = static_cast<std::size_t>(rank_);
     const auto add = [&](std::size_t i) {
       if (s.arriving[i].next_row() == row) s.sources.push_back(s.arriving[i].elements(skip + b.size * sizeof(T)) + skip);
     };
-    for (std::size_t i = peers - below; i < peers; ++i) add(i);
-    if (own_from_ == row) s.sources.push_back(call_.in.data() + b.first);
-    for (std::size_t i = 0; i < peers - below; ++i) add(i);
+    base::in_rank_order(add, [&] {
+      if (own_from_ == row) s.sources.push_back(call_.in.data() + b.first);
+    });
     fold_block(call_.op, std::span<const void* const>(s.sources), s.sources.size() < static_cast<std::size_t>(ranks_), to, b.size);
   }
 
@@ -484,82 +362,21 @@ class stream_engine {
       for (std::size_t i = 0; i < s.contributions.size(); ++i) {
         auto& o = s.contributions[i];
         if (!o.idle() || !(o.worthwhile() || stalled_)) continue;
-        const auto rows = scanned_rows(owner_of(s.peers[i]));
+        const auto rows = scanned_rows(base::owner_of(s.peers[i]));
         if (o.worthwhile() || o.covered() < rows) o.flush(messages_, rows);
       }
     }
-    if (!returns_results()) return;
-    if (folded_ == rows_ && met_ == s.peers.size()) s.results.close(messages_);
+    if (!base::returns_results()) return;
+    if (folded_ == rows_ && base::met_all()) s.results.close(messages_);
     else if (s.results.idle() && s.results.worthwhile()) s.results.flush(messages_, folded_);
   }
 
-  out_stream& stream_of(stream_token t) { return t.is_result() ? s_->results : s_->contributions[t.index()]; }
-
   bool take(std::span<const completion> done) {
-    auto& s = *s_;
-    // First, for what has arrived may be an error.
-    for (const auto& c : done)
-      if (const stream_token t{c.token}; !t.is_receive()) stream_of(t).sent(t.slot());
-    for (const auto& c : done) {
-      const stream_token t{c.token};
-      if (!t.is_receive()) continue;
-      const auto index = t.index();
-      const auto slot = t.slot();
-      if (t.is_result()) {
-        deliver(s.returning[index], slot, c);
-      } else {
-        auto& stream = s.arriving[index];
-        stream.arrived(slot, c, [&] { return meet(stream, index); });
-        stream.post(messages_);
-      }
-    }
-    if (!differs_ && met_ == s.peers.size()) {
-      for (const auto& i : s.arriving)
-        if (i.aborted()) throw protocol(i.peer(), "the rank gave up, though all calls are alike");
-    }
-    if (differs_ && !done.empty()) {
-      for (auto& i : s.arriving) drop(i);  // nothing will be folded
-    }
-    return !done.empty();
+    return base::take(done, [this](std::size_t index) { deliver(s_->returning[index]); });
   }
-  // Compares the caller's arguments with this rank's.
-  bool meet(const in_stream& stream, std::size_t index) {
-    const auto theirs = stream.first().sender();
-    if (theirs == mine_) {
-      s_->contributions[replicated_ ? 0 : index].meet();
-      ++met_;
-      return true;
-    }
-    const auto found = difference(rank_, mine_, stream.peer(), theirs);
-    if (!differs_) {
-      // Nobody has all first packets without a difference, so nobody folds: there will be no results.
-      messages_.cancel(stream_of_results);
-      differs_.emplace(found);
-    } else if (stream.peer() < differs_->rank()) {
-      differs_.emplace(found);
-    }
-    return false;
-  }
-  // After an error: takes what comes, and no more than that.
-  void drop(in_stream& stream) {
-    stream.discard();
-    stream.post(messages_);
-  }
-  void deliver(in_stream& stream, std::size_t slot, const completion& c) {
-    report_.exchange_seconds += watch_.lap();
-    stream.arrived(slot, c, [&] {
-      if (served() && refuses(stream)) return false;
-      if (stream.first().sender() != mine_) throw protocol(stream.peer(), "results of another call");
-      return true;
-    });
-    // Thrown when the streams have ended: a server waits until it has got rid of all it sends, and others may have arrived with
-    // this.
-    if (served() && stream.aborted() && !stopping())
-      refused_ = std::make_exception_ptr(protocol(stream.peer(), "the rank gave up"));
-    if (stopping()) return drop(stream);
-    if (stream.aborted()) throw protocol(stream.peer(), "the rank gave up");
+  void deliver(in_stream& stream) {
     while (stream.next_row() != in_stream::no_row) {
-      const auto owner = owner_of(stream.peer());
+      const auto owner = base::owner_of(stream.peer());
       const auto row = stream.next_row();
       const auto n = map_.together(row, stream.run(map_.stripe()));
       if (!map_.exists(map_.block(row + n - 1, owner))) throw protocol(stream.peer(), "a row past the end");
@@ -569,63 +386,21 @@ class stream_engine {
       report_.union_blocks += n;
       stream.pop(bytes, n);
     }
-    stream.post(messages_);
-    report_.deliver_seconds += watch_.lap();
-  }
-
-  // Whether a server tells that it will not reduce, and why.
-  bool refuses(const in_stream& stream) {
-    const auto& h = stream.first().header();
-    if ((h.flags & packet_abort) == 0) return false;
-    const auto rank = static_cast<int>(h.reserved[1]);
-    switch (static_cast<refusal>(h.reserved[0])) {
-      case refusal::differs: {
-        const auto theirs = stream.first().sender();
-        if (theirs == mine_ || rank < 0 || rank >= ranks_ + servers_) return false;
-        if (!differs_) differs_.emplace(difference(rank_, mine_, rank, theirs));
-        return true;
-      }
-      case refusal::unknown:
-        refused_ = std::make_exception_ptr(refused_call("omni: the servers do not know operation " + mine_.operation.str() +
-                                                        " on type " + mine_.type.str() + "; give them to serve()"));
-        return true;
-      case refusal::left:
-        refused_ = std::make_exception_ptr(error("omni: rank " + std::to_string(rank) + " has left the cluster"));
-        return true;
-      case refusal::failed:
-        refused_ = std::make_exception_ptr(error("omni: the server of rank " + std::to_string(rank) + " gave up"));
-        return true;
-    }
-    return false;
   }
 
   Call call_;
-  int rank_, ranks_;
-  int servers_;  ///< the owners, where ranks that do not call are
-  bool replicated_;
   decltype(null_element<Op, T>(std::declval<const Op&>())) identity_;
   std::size_t blocks_;
   stripes map_;
   std::uint64_t rows_;
-  packet_limits limits_;
-  bool shares_;  ///< packets lie in shared memory
-  signature mine_;
-  mailbox_type messages_;
-  borrowed<stream_state> s_;
 
-  std::size_t scanned_ = 0;    // blocks below have been looked at
-  std::size_t run_first_ = 0;  // of the run last looked at
-  std::uint64_t pending_ = 0;  // its blocks that are not packed yet
-  bool started_ = false;
+  std::size_t scanned_ = 0;                          // blocks below have been looked at
+  std::size_t run_first_ = 0;                        // of the run last looked at
+  std::uint64_t pending_ = 0;                        // its blocks that are not packed yet
   bool stalled_ = false;                             // there is something to pack, and no packet to put it in
   mutable std::size_t round_ = 0, round_first_ = 0;  // the round of blocks last asked for, and its first block
   std::uint64_t folded_ = 0;                         // rows below have been folded
   std::uint64_t own_from_ = 0;                       // no own block below here is left to fold
-  std::size_t met_ = 0;                              // peers that called alike
-  std::optional<mismatch> differs_;
-  std::exception_ptr refused_;  // by a server, for another reason
-  report report_;
-  stopwatch watch_;
 };
 
 }  // namespace omni::detail

@@ -1,0 +1,132 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "../pack/chunk.hpp"
+#include "../pack/pair_list.hpp"
+#include "../partition/key_groups.hpp"
+#include "../reduction.hpp"
+#include "chunk_stream.hpp"
+#include "in_stream.hpp"
+#include "out_stream.hpp"
+
+namespace omni::detail {
+
+/// A key-value tensor, as far as a server has to know it: to a server all rows are bytes.
+struct server_pairs {
+  std::uint64_t largest_key = 0, pairs = 0;  ///< of one worker, at most
+  std::size_t width = 1, element_size = 1;   ///< elements; bytes
+};
+
+/// Folds the pairs of a server's share, in rank order for each key, up to the lowest of the last keys of the chunks at the front of
+/// the workers' streams (Algorithm 3 of OmniReduce). Rows are folded where they are sent from: nothing is kept but the keys of a
+/// chunk for each worker.
+class pair_folder {
+ public:
+  pair_folder() = default;
+  pair_folder(const server_pairs& tensor, std::size_t workers, std::size_t servers, std::size_t index)
+      : tensor_(tensor),
+        index_(index),
+        map_(tensor.largest_key, tensor.pairs, servers),
+        result_rows_(map_.most_folded(workers, tensor.pairs)),
+        fronts_(workers) {}
+
+  [[nodiscard]] std::uint64_t rows() const { return tensor_.pairs; }
+  [[nodiscard]] std::uint64_t result_rows() const { return result_rows_; }
+  [[nodiscard]] bool done() const { return done_; }
+  [[nodiscard]] std::uint64_t covers() const { return sent_; }
+  /// How large a packet must be, when rows are aligned so.
+  [[nodiscard]] std::size_t least_bytes(std::size_t alignment) const { return layout(alignment).least(); }
+
+  template <class Mailbox>
+  bool fold(std::span<in_stream> arriving, out_stream& results, Mailbox& messages, const reductions::entry& how) {
+    bool moved = false;
+    const auto chunks = layout(how.alignment);
+    while (!done_) {
+      if (next_ == merged_.size()) {
+        const auto bound = foldable<std::byte>(arriving, fronts_, chunks, map_, index_, tensor_.pairs);
+        if (!bound) return moved;
+        const auto finished = [](const in_stream& i) { return i.finished(); };
+        done_ = std::all_of(arriving.begin(), arriving.end(), finished);
+        if (done_) return true;
+        merge(*bound);
+        results.expect(sent_ + merged_.size());
+      }
+      const auto keys = std::span<const std::uint64_t>(merged_).subspan(next_);
+      const auto n = pack_chunk(results, messages, chunks, sent_, keys, counts_,
+                                [&](std::byte* to, std::size_t rows) { fold_rows(to, keys.first(rows), how.fold); });
+      if (n == 0) return moved;
+      next_ += n;
+      sent_ += n;
+      moved = true;
+      if (next_ == merged_.size()) pop_folded<std::byte>(arriving, fronts_, messages);
+    }
+    return moved;
+  }
+
+ private:
+  [[nodiscard]] std::size_t row_bytes() const { return tensor_.width * tensor_.element_size; }
+  [[nodiscard]] chunk_layout layout(std::size_t alignment) const { return {row_bytes(), alignment}; }
+
+  // The keys up to `bound`, each once.
+  void merge(std::uint64_t bound) {
+    sources_.clear();
+    merged_.clear();
+    next_ = 0;
+    for (auto& f : fronts_)
+      if (f.open && f.pairs.limit(f.header.pairs, bound)) sources_.push_back(&f.pairs);
+    heads_.clear();
+    for (const auto* s : sources_) heads_.push_back({s->at, s->end});
+    for (;;) {
+      auto lowest = everything;
+      bool any = false;
+      for (std::size_t i = 0; i < heads_.size(); ++i) {
+        if (heads_[i].first == heads_[i].second) continue;
+        lowest = std::min(lowest, sources_[i]->indexes[heads_[i].first]);
+        any = true;
+      }
+      if (!any) return;
+      merged_.push_back(lowest);
+      for (std::size_t i = 0; i < heads_.size(); ++i)
+        if (heads_[i].first != heads_[i].second && sources_[i]->indexes[heads_[i].first] == lowest) ++heads_[i].first;
+    }
+  }
+  void fold_rows(std::byte* to, std::span<const std::uint64_t> keys, const reductions::fold_function& f) {
+    const auto bytes = row_bytes();
+    for (const auto key : keys) {
+      rows_.clear();
+      for (auto* s : sources_) {
+        if (s->at == s->end || s->index() != key) continue;
+        rows_.push_back(s->row(bytes));
+        ++s->at;
+      }
+      if (rows_.size() == 1) std::memcpy(to, rows_[0], bytes);
+      else f(std::span<const void* const>(rows_), false, to, tensor_.width);
+      to += bytes;
+    }
+  }
+
+  server_pairs tensor_;
+  std::size_t index_ = 0;
+  key_groups map_;
+  std::uint64_t result_rows_ = 0;
+  std::vector<chunk_cursor<std::byte>> fronts_;
+  std::vector<pair_source<std::byte>*> sources_;            // what is merged, in rank order
+  std::vector<std::pair<std::size_t, std::size_t>> heads_;  // in each, while it is merged
+  std::vector<std::uint64_t> merged_;                       // their keys
+  std::vector<const void*> rows_;                           // of one key
+  std::size_t next_ = 0;                                    // of the merged keys, those below have been sent
+  std::uint64_t sent_ = 0;                                  // in all
+  chunk_counts counts_;
+  bool done_ = false;
+};
+
+}  // namespace omni::detail

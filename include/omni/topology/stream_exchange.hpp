@@ -1,0 +1,341 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "../call.hpp"
+#include "../error.hpp"
+#include "../pack/packet.hpp"
+#include "../pack/workspace.hpp"
+#include "../report.hpp"
+#include "in_stream.hpp"
+#include "out_stream.hpp"
+#include "stream_options.hpp"
+#include "stream_token.hpp"
+
+namespace omni::detail {
+
+/// Who owns the blocks.
+enum class ownership {
+  shared,      ///< every rank a share: results are streamed back
+  replicated,  ///< every rank all of them: contributions go to everybody, and no results
+  servers,     ///< ranks beside those that call: contributions go to them, results come from them
+  nobody,      ///< there are no blocks: one packet to everybody, to find out whether the ranks agree
+};
+
+/// The streams of a rank, kept from call to call.
+struct stream_set {
+  packet_buffers buffers;
+  std::vector<out_stream> contributions;
+  out_stream results;
+  std::vector<in_stream> arriving, returning;  // contributions to fold; results of others
+  std::vector<int> peers;                      // nearest above first, so that not all send to the same rank at once
+};
+
+/// What the engines of owner streams have in common, whatever the packets hold: the streams between this rank and the owners, the
+/// comparison of what all ranks have called with, and the end of a call that cannot go on. `State` is a stream_set and more.
+template <class State, class Transport>
+class stream_exchange {
+ public:
+  using mailbox_type = decltype(std::declval<Transport&>().open());
+
+  stream_exchange(const stream_exchange&) = delete;
+  stream_exchange(stream_exchange&&) = delete;
+  stream_exchange& operator=(const stream_exchange&) = delete;
+  stream_exchange& operator=(stream_exchange&&) = delete;
+
+  /// For an engine that goes on where this one ends: a rank opens one mailbox for a call, whatever the topology.
+  [[nodiscard]] mailbox_type& messages() { return messages_; }
+
+ protected:
+  static constexpr bool shareable = requires(mailbox_type & m) { m.enter(); };
+  static constexpr bool serves = requires(const Transport& t) { t.servers(); };
+
+  stream_exchange(ownership who, const Transport& transport, mailbox_type mailbox)
+      : rank_(transport.rank()),
+        ranks_(transport.size()),
+        servers_(who == ownership::servers ? servers_of(transport) : 0),
+        replicated_(who != ownership::shared && who != ownership::servers),
+        messages_(std::move(mailbox)) {}
+  ~stream_exchange() = default;
+
+  /// Whether the owners are servers, and this rank none of them.
+  [[nodiscard]] bool served() const { return servers_ != 0; }
+  [[nodiscard]] bool returns_results() const { return !replicated_ && !served(); }
+  [[nodiscard]] std::size_t owners() const { return replicated_ ? 1 : static_cast<std::size_t>(served() ? servers_ : ranks_); }
+  [[nodiscard]] std::size_t owner_of(int peer) const { return static_cast<std::size_t>(served() ? peer - ranks_ : peer); }
+
+  /// How large packets are, and whether they lie in shared memory: where there is some and they fit in, if the call `may_share`.
+  void size_packets(const stream_options& options, std::size_t preferred, std::size_t largest_block_bytes, bool may_share) {
+    limits_ = options.limits(ranks_ + servers_, preferred, largest_block_bytes);
+    if constexpr (shareable) {
+      if (!may_share) return;
+      const auto within = options.limits_within(mailbox_type::packet_room, owners(), mailbox_type::in_flight, largest_block_bytes);
+      shares_ = within.has_value();
+      if (within) limits_ = *within;
+    }
+  }
+  /// False while another call has the memory that calls share.
+  bool enter() {
+    if constexpr (shareable) return !shares_ || messages_.enter();
+    else return true;
+  }
+  /// Opens all streams, and posts the first receives.
+  void open_streams(std::uint64_t rows, std::uint64_t result_rows) {
+    started_ = true;  // from the first message on there is something to abandon
+    auto& s = *s_;
+    s.buffers.rewind();
+    const auto take = [this](std::size_t bytes) { return room(bytes); };
+    auto* const buffers = shares_ ? nullptr : &s.buffers;
+    s.peers.clear();
+    for (int d = 0; d < servers_; ++d) s.peers.push_back(ranks_ + (rank_ + d) % servers_);
+    for (int d = 1; d < ranks_ && !served(); ++d) s.peers.push_back((rank_ + d) % ranks_);
+    const auto peers = s.peers.size();
+    s.contributions.resize(replicated_ ? 1 : peers);
+    s.arriving.resize(served() ? 0 : peers);
+    s.returning.resize(replicated_ ? 0 : peers);
+    const auto call = messages_.call();
+    const auto all = std::span<const int>(s.peers);
+    if constexpr (requires { messages_.reserve(peers); })
+      messages_.reserve((replicated_ ? 1 : 2) * peers * (2 * static_cast<std::size_t>(limits_.window) + 1));
+    for (std::size_t i = 0; i < s.contributions.size(); ++i) {
+      s.contributions[i].open(stream_of_contributions, stream_token::make(stream_of_contributions, false, i),
+                              replicated_ ? all : all.subspan(i, 1), limits_, rows, call, mine_, take);
+      if (served()) s.contributions[i].meet_all();  // a server learns from the first packet how large the others are
+    }
+    for (std::size_t i = 0; i < s.arriving.size(); ++i) {
+      s.arriving[i].open(stream_of_contributions, stream_token::make(stream_of_contributions, true, i), s.peers[i], limits_, rows,
+                         call, buffers);
+      s.arriving[i].post(messages_);
+    }
+    if (replicated_) return;
+    if (returns_results()) {
+      s.results.open(stream_of_results, stream_token::make(stream_of_results, false, 0), all, limits_, result_rows, call, mine_,
+                     take);
+      s.results.meet_all();  // who has something to fold has met everybody
+    }
+    for (std::size_t i = 0; i < peers; ++i) {
+      s.returning[i].open(stream_of_results, stream_token::make(stream_of_results, true, i), s.peers[i], limits_, result_rows, call,
+                          buffers);
+      s.returning[i].post(messages_);
+    }
+  }
+  void abandon() {
+    messages_.abandon();
+    s_.leak();
+  }
+
+  /// Takes what has come or gone. `deliver(i)` has to take all that results stream i has; it is not called once a call has failed.
+  template <class Deliver>
+  bool take(std::span<const completion> done, const Deliver& deliver) {
+    auto& s = *s_;
+    // First, for what has arrived may be an error.
+    for (const auto& c : done)
+      if (const stream_token t{c.token}; !t.is_receive()) stream_of(t).sent(t.slot());
+    for (const auto& c : done) {
+      const stream_token t{c.token};
+      if (!t.is_receive()) continue;
+      const auto index = t.index();
+      if (t.is_result()) {
+        report_.exchange_seconds += watch_.lap();
+        auto& stream = s.returning[index];
+        if (receive_results(stream, t.slot(), c)) {
+          deliver(index);
+          stream.post(messages_);
+        }
+        report_.deliver_seconds += watch_.lap();
+      } else {
+        auto& stream = s.arriving[index];
+        stream.arrived(t.slot(), c, [&] { return meet(stream, index); });
+        stream.post(messages_);
+      }
+    }
+    if (!differs_ && met_all()) {
+      for (const auto& i : s.arriving)
+        if (i.aborted()) throw protocol(i.peer(), "the rank gave up, though all calls are alike");
+    }
+    if (differs_ && !done.empty()) {
+      for (auto& i : s.arriving) drop(i);  // nothing will be folded
+    }
+    return !done.empty();
+  }
+  /// Whether every peer has called, and alike.
+  [[nodiscard]] bool met_all() const { return met_ == s_->peers.size(); }
+  /// This rank comes after the peers that wrap round to the ranks below it: calls `peer(i)` for the streams that arrive and `own()`
+  /// in the order of ranks, in which everything is folded.
+  template <class Peer, class Own>
+  void in_rank_order(const Peer& peer, const Own& own) {
+    const auto peers = s_->arriving.size();
+    const auto below = static_cast<std::size_t>(rank_);
+    for (std::size_t i = peers - below; i < peers; ++i) peer(i);
+    own();
+    for (std::size_t i = 0; i < peers - below; ++i) peer(i);
+  }
+
+  /// Whether the call has failed, and only has to be brought to its end.
+  [[nodiscard]] bool stopping() const { return differs_.has_value() || refused_ != nullptr; }
+  [[noreturn]] void stop() const {
+    if (differs_) throw mismatch(*differs_);
+    std::rethrow_exception(refused_);
+  }
+  /// Whether all streams have ended, with their results or with the news that there will be none. `folded`: all that this rank has
+  /// to fold.
+  [[nodiscard]] bool ended(bool folded) const {
+    const auto sent = [](const out_stream& o) { return o.closed() && o.idle(); };
+    const auto finished = [](const in_stream& i) { return i.finished(); };
+    const auto& s = *s_;
+    if (!std::all_of(s.contributions.begin(), s.contributions.end(), sent)) return false;
+    if (!std::all_of(s.arriving.begin(), s.arriving.end(), finished)) return false;
+    if (!served()) {
+      if (stopping()) return true;
+      if (!folded) return false;
+      if (replicated_) return true;
+      if (!sent(s.results)) return false;
+    }
+    return std::all_of(s.returning.begin(), s.returning.end(), finished);
+  }
+  /// After an error here that the others cannot know of, tells them that nothing more will come, so that they do not wait. What has
+  /// to be sent before may take its time, but not for ever: the others may be giving up too. `progress()` is the engine's.
+  template <class Progress>
+  void tell_others(const Progress& progress) noexcept {
+    try {
+      auto& s = *s_;
+      stopwatch since;
+      if (served()) {
+        // Only the servers can tell the others. They have to get rid of results, too.
+        if (!stopping()) refused_ = std::make_exception_ptr(error("omni: this rank gave up"));
+        for (auto& i : s.returning) drop(i);
+        while (since.elapsed() < 10)
+          if (progress()) since.lap();
+        return;
+      }
+      // Results go to everybody; where there are none, contributions do.
+      const auto told = [&] {
+        bool all = !returns_results() || s.results.close(messages_, packet_abort);
+        for (auto& o : s.contributions)
+          if (!o.close(messages_, packet_abort) && !returns_results()) all = false;
+        return all;
+      };
+      while (!told() && since.elapsed() < 1)
+        for (const auto& c : messages_.poll())
+          if (const stream_token t{c.token}; !t.is_receive()) stream_of(t).sent(t.slot());
+    } catch (...) {  // it was an error of the transport, then
+    }
+  }
+  void count_bytes(report& r) const {
+    for (const auto& o : s_->contributions) r.bytes_sent += o.bytes_sent();
+    if (returns_results()) r.bytes_sent += s_->results.bytes_sent();
+    for (const auto& i : s_->arriving) r.bytes_received += i.bytes_received();
+    for (const auto& i : s_->returning) r.bytes_received += i.bytes_received();
+    if constexpr (shareable) {
+      if (shares_) r.extra_bytes += mailbox_type::packet_room;
+    }
+  }
+
+  int rank_, ranks_;
+  int servers_;  ///< the owners, where ranks that do not call are
+  bool replicated_;
+  bool shares_ = false;  ///< packets lie in shared memory
+  bool started_ = false;
+  packet_limits limits_;
+  signature mine_;
+  mailbox_type messages_;
+  borrowed<State> s_;
+  report report_;
+  stopwatch watch_;
+
+ private:
+  static int servers_of(const Transport& transport) {
+    if constexpr (serves) return transport.servers();
+    else return 0;
+  }
+  [[nodiscard]] std::span<std::byte> room(std::size_t bytes) {
+    if constexpr (shareable) {
+      if (shares_) return messages_.room(bytes);
+    }
+    return s_->buffers.take(bytes);
+  }
+  out_stream& stream_of(stream_token t) { return t.is_result() ? s_->results : s_->contributions[t.index()]; }
+
+  // Compares the caller's arguments with this rank's.
+  bool meet(const in_stream& stream, std::size_t index) {
+    const auto theirs = stream.first().sender();
+    if (theirs == mine_) {
+      s_->contributions[replicated_ ? 0 : index].meet();
+      ++met_;
+      return true;
+    }
+    const auto found = difference(rank_, mine_, stream.peer(), theirs);
+    if (!differs_) {
+      // Nobody has all first packets without a difference, so nobody folds: there will be no results.
+      messages_.cancel(stream_of_results);
+      differs_.emplace(found);
+    } else if (stream.peer() < differs_->rank()) {
+      differs_.emplace(found);
+    }
+    return false;
+  }
+  // After an error: takes what comes, and no more than that.
+  void drop(in_stream& stream) {
+    stream.discard();
+    stream.post(messages_);
+  }
+  // False if nothing is to be done with them.
+  bool receive_results(in_stream& stream, std::size_t slot, const completion& c) {
+    stream.arrived(slot, c, [&] {
+      if (served() && refuses(stream)) return false;
+      if (stream.first().sender() != mine_) throw protocol(stream.peer(), "results of another call");
+      return true;
+    });
+    // Thrown when the streams have ended: a server waits until it has got rid of all it sends, and others may have arrived with
+    // this.
+    if (served() && stream.aborted() && !stopping())
+      refused_ = std::make_exception_ptr(protocol(stream.peer(), "the rank gave up"));
+    if (stopping()) {
+      drop(stream);
+      return false;
+    }
+    if (stream.aborted()) throw protocol(stream.peer(), "the rank gave up");
+    return true;
+  }
+  // Whether a server tells that it will not reduce, and why.
+  bool refuses(const in_stream& stream) {
+    const auto& h = stream.first().header();
+    if ((h.flags & packet_abort) == 0) return false;
+    const auto rank = static_cast<int>(h.reserved[1]);
+    switch (static_cast<refusal>(h.reserved[0])) {
+      case refusal::differs: {
+        const auto theirs = stream.first().sender();
+        if (theirs == mine_ || rank < 0 || rank >= ranks_ + servers_) return false;
+        if (!differs_) differs_.emplace(difference(rank_, mine_, rank, theirs));
+        return true;
+      }
+      case refusal::unknown:
+        refused_ = std::make_exception_ptr(refused_call("omni: the servers do not know operation " + mine_.operation.str() +
+                                                        " on type " + mine_.type.str() + "; give them to serve()"));
+        return true;
+      case refusal::left:
+        refused_ = std::make_exception_ptr(error("omni: rank " + std::to_string(rank) + " has left the cluster"));
+        return true;
+      case refusal::failed:
+        refused_ = std::make_exception_ptr(error("omni: the server of rank " + std::to_string(rank) + " gave up"));
+        return true;
+    }
+    return false;
+  }
+
+  std::size_t met_ = 0;  // peers that called alike
+  std::optional<mismatch> differs_;
+  std::exception_ptr refused_;  // by a server, for another reason
+};
+
+}  // namespace omni::detail
