@@ -8,9 +8,10 @@ cd "$(dirname "$0")/../.."
 
 usage() {
   cat <<'EOF'
-usage: bash bench/cluster/run.sh [--hosts N] [--rate RATE] [--queue SIZE] [--program FILE] [options of omni-bench-allreduce]
+usage: bash bench/cluster/run.sh [--hosts N] [--ranks R] [--rate RATE] [--queue SIZE] [--program FILE] [options of omni-bench-allreduce]
 
-  --hosts N       hosts, one rank on each, servers included (default 4)
+  --hosts N       hosts (default 4)
+  --ranks R       ranks on each, servers included (default 1)
   --rate RATE     of each link both ways, as tc says it: 1gbit, 200mbit, 10gbit (default 1gbit)
   --queue SIZE    of a link, as tc says it: what is more is dropped (default 16mb: nothing)
   --program FILE  what to run (default: the benchmark, built by bench/run.sh --help if need be)
@@ -20,11 +21,12 @@ as well.
 EOF
 }
 
-hosts=4 rate=1gbit queue=16mb program=
+hosts=4 ranks=1 rate=1gbit queue=16mb program=
 args=()
 while [ $# -gt 0 ]; do
   case "$1" in
     --hosts) hosts=${2:?}; shift 2 ;;
+    --ranks) ranks=${2:?}; shift 2 ;;
     --rate) rate=${2:?}; shift 2 ;;
     --queue) queue=${2:?}; shift 2 ;;
     --program) program=${2:?}; shift 2 ;;
@@ -81,7 +83,7 @@ for i in $(seq 1 "$hosts"); do
   limit "$ns" "v$i"
   limit "$tag-switch" "b$i"
   mkdir "$work/h$i"
-  list+=${list:+,}10.77.0.$i:1
+  list+=${list:+,}10.77.0.$i:$ranks
 done
 # A namespace is a host only with a host name, a /dev/shm and a TMPDIR of its own.
 cat > "$work/on" << EOF
@@ -101,12 +103,12 @@ bytes() { # sent by all hosts
   done
   echo "$sum"
 }
-echo "# $hosts hosts, $rate each way, one rank on each, $(nproc) cores for all"
+echo "# $hosts hosts, $rate each way, $ranks rank(s) on each, $(nproc) cores for all"
 before=$(bytes)
 command="OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_coll_tuned_use_dynamic_rules=1 \
 timeout ${OMNI_CLUSTER_TIMEOUT:-550} mpirun --mca plm_rsh_agent $work/on --mca orte_keep_fqdn_hostnames 1 --host $list \
 --mca btl tcp,vader,self --mca btl_tcp_if_include 10.77.0.0/24 --mca oob_tcp_if_include 10.77.0.0/24 --mca mpi_yield_when_idle 1 --bind-to none \
--x OMPI_MCA_coll_tuned_use_dynamic_rules ${OMNI_TRACE:+-x OMNI_TRACE} -np $hosts $program ${args[*]}"
+-x OMPI_MCA_coll_tuned_use_dynamic_rules ${OMNI_TRACE:+-x OMNI_TRACE} -np $((hosts * ranks)) $program ${args[*]}"
 "$work/on" 10.77.0.1 "$command" < /dev/null
 code=$?
 echo "# $(($(bytes) - before)) bytes crossed the links in all"

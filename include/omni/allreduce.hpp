@@ -19,6 +19,7 @@
 #include "request.hpp"
 #include "topology/colocated.hpp"
 #include "topology/dedicated.hpp"
+#include "topology/hierarchical.hpp"
 #include "topology/replicated.hpp"
 #include "topology/ring.hpp"
 #include "version.hpp"
@@ -132,7 +133,9 @@ report run(Transport&& transport, const Call& call, const Topology& topology) {
         if (!operation_base::progress_all()) std::this_thread::yield();
       if (bypasses(topology, call, transport)) return natively(stopwatch());
     }
-    collective<std::remove_reference_t<Transport>&, Call, Topology> op(transport, call, topology);
+    using plain = std::remove_reference_t<Transport>;
+    using held = std::conditional_t<std::is_trivially_copyable_v<plain>, plain, plain&>;  // a view, as requests have it
+    collective<held, Call, Topology> op(transport, call, topology);
     op.finish();
     if (op.handed_over()) return natively(op.watch());
     return op.result();
@@ -147,7 +150,7 @@ template <class Transport, class Call, class Topology>
 request start(Transport&& transport, Call call, const Topology& topology) {
   expect_usable(call);
   call.blocking = false;
-  auto op = std::make_unique<collective<Transport, Call, Topology>>(std::forward<Transport>(transport), call, topology);
+  auto op = make_operation<Topology, Transport>(std::forward<Transport>(transport), call, topology);
   op->progress();
   return request(std::move(op));
 }
@@ -160,10 +163,7 @@ auto on_transport(Transport&& transport, Call call, const Topology& topology, co
   if constexpr (requires { transport.servers(); }) {
     if (transport.servers() == 0) {
       if constexpr (dedicates) {
-        call.topology = automatic::name;
-        call.options = automatic{}.fingerprint();
-        call.packet_bytes = 0;
-        call.window = 0;
+        choose_topology(call, automatic{});
         return f(transport.among_workers(), call, automatic{});
       } else {
         return f(transport.among_workers(), call, topology);
@@ -192,10 +192,8 @@ template <class T, class... A, class F>
 auto with_call(std::span<const T> in, std::span<T> out, const F& f, const A&... more) {
   const auto c = choose<T>(more...);
   using call_type = call<T, decltype(c.op), decltype(c.partition), decltype(c.detector)>;
-  call_type made{in, out, c.op, c.partition, c.detector, true, std::remove_cvref_t<decltype(c.topology)>::name};
-  if constexpr (requires { c.topology.fingerprint(); }) made.options = c.topology.fingerprint();
-  if constexpr (requires { c.topology.packet_bytes; }) made.packet_bytes = c.topology.packet_bytes;
-  if constexpr (requires { c.topology.window; }) made.window = c.topology.window;
+  call_type made{in, out, c.op, c.partition, c.detector};
+  choose_topology(made, c.topology);
   return f(made, c.topology);
 }
 

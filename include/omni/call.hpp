@@ -50,7 +50,7 @@ struct call {
   Partitioner partition;
   Detector detector;
   bool blocking = true;
-  std::string_view topology;     ///< as the caller named it
+  std::string_view topology{};   ///< as the caller named it
   std::uint64_t options = 0;     ///< of the topology, where all ranks must have the same ones
   double density = 1;            ///< of the densest rank, sampled; for a topology that asks for it
   std::size_t packet_bytes = 0;  ///< as the caller chose them for the topology, 0: not
@@ -98,6 +98,31 @@ struct call {
     return h ^ h >> 32U;
   }
 };
+
+/// What ranks must have alike of a topology, beside its name.
+template <class Topology>
+std::uint64_t topology_options(const Topology& t) {
+  if constexpr (requires { t.fingerprint(); }) return t.fingerprint();
+  else return 0;
+}
+/// All that tells two topologies of a kind apart.
+template <class Topology>
+std::uint64_t topology_state(const Topology& t) {
+  auto h = mixed(hash(Topology::name), topology_options(t));
+  if constexpr (requires { t.packet_bytes; }) h = mixed(h, t.packet_bytes);
+  if constexpr (requires { t.window; }) h = mixed(h, static_cast<std::uint64_t>(t.window));
+  return h;
+}
+/// Makes the call one of that topology.
+template <class Call, class Topology>
+void choose_topology(Call& call, const Topology& t) {
+  call.topology = Topology::name;
+  call.options = topology_options(t);
+  call.packet_bytes = 0;
+  call.window = 0;
+  if constexpr (requires { t.packet_bytes; }) call.packet_bytes = t.packet_bytes;
+  if constexpr (requires { t.window; }) call.window = t.window;
+}
 
 /// Seconds since the last lap.
 class stopwatch {

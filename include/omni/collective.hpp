@@ -88,6 +88,9 @@ class collective final : public operation_base {
     if constexpr (queues) ticket_ = transport_.queue();
   }
 
+  /// They find that the calls differ.
+  void call_off() noexcept override { call_.topology = "none: it gave up"; }
+
   /// The ranks have agreed that MPI's own blocking allreduce is best: done here, and still to be called.
   [[nodiscard]] bool handed_over() const { return handed_over_; }
   /// Running since it was made.
@@ -340,5 +343,10 @@ class collective final : public operation_base {
   stopwatch since_ = total_;
   double before_ = 0;  // seconds until the engine began: waiting for the turn, and agreeing
 };
+
+template <class Topology, class Transport, class Call>
+std::unique_ptr<operation_base> make_operation(Transport transport, const Call& call, const Topology& topology) {
+  return std::make_unique<collective<Transport, Call, Topology>>(std::move(transport), call, topology);
+}
 
 }  // namespace omni::detail

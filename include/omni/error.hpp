@@ -57,12 +57,15 @@ class mismatch : public error {
 class protocol : public error {
  public:
   protocol(int peer, std::string_view what)
-      : error("omni: packet from rank " + std::to_string(peer) + " refused: " + std::string(what)), peer_(peer) {}
+      : error("omni: packet from rank " + std::to_string(peer) + " refused: " + std::string(what)), peer_(peer), fault_(what) {}
 
   [[nodiscard]] int peer() const noexcept { return peer_; }
+  /// What is wrong with it.
+  [[nodiscard]] const std::string& fault() const noexcept { return fault_; }
 
  private:
   int peer_;
+  std::string fault_;
 };
 
 /// An MPI routine failed.

@@ -19,6 +19,7 @@
 #include "topology/automatic.hpp"
 #include "topology/colocated.hpp"
 #include "topology/dedicated.hpp"
+#include "topology/hierarchical.hpp"
 #include "topology/replicated.hpp"
 #include "topology/ring.hpp"
 #include "transport/threads.hpp"

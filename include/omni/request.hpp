@@ -85,6 +85,17 @@ class operation_base {
       std::this_thread::yield();
     }
   }
+  /// Leaves it to whoever owns this operation to drive it.
+  void detach() noexcept { leave(); }
+  /// Waits until a step may be possible, if none is: for who drives it alone.
+  void wait_for_step() noexcept {
+    guarded([this] {
+      block();
+      return true;
+    });
+  }
+  /// Before the first step: the other ranks shall find that this rank will not take part.
+  virtual void call_off() noexcept = 0;
   [[nodiscard]] static bool any_active() noexcept { return !active().empty(); }
   [[nodiscard]] bool mine() const noexcept { return owner_ == this_thread(); }
 

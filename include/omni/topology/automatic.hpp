@@ -10,6 +10,7 @@
 #include <utility>
 #include <variant>
 
+#include "hierarchical.hpp"
 #include "ring.hpp"
 #include "slots.hpp"
 
@@ -23,6 +24,7 @@ namespace omni {
 /// | tensor | runs |
 /// | --- | --- |
 /// | up to small_bytes | MPI's own allreduce, with nothing added |
+/// | above, several ranks on some of several hosts | hierarchical: the same choice inside a host, and between hosts |
 /// | above, few blocks are not null on any rank | the owner streams: replicated for two ranks, else colocated |
 /// | above, dense, up to ring_bytes | MPI's own allreduce |
 /// | above, dense | ring |
@@ -105,69 +107,96 @@ struct native_request<true, Call, Transport> {
                                                               std::declval<Call&>().op));
 };
 
-}  // namespace detail
-
-namespace detail {
-
 /// Runs what follows from the size and from the density that the ranks have agreed on.
 template <class Call, class Transport>
 class automatic_choice {
-  using streams_engine = detail::stream_engine<Call, Transport>;
+  using streams_engine = stream_engine<Call, Transport>;
   using ring_engine = detail::ring_engine<Call, Transport>;
+  using levels_engine = std::conditional_t<may_be_hierarchical<Call, Transport>(),
+                                           hierarchical_engine<Call, Transport, automatic, automatic>, nothing>;
   using mailbox_type = decltype(std::declval<Transport&>().open());
-  static constexpr bool native = detail::reduces_itself<Transport, typename Call::value_type, typename Call::operation_type>();
+  static constexpr bool native = reduces_itself<Transport, typename Call::value_type, typename Call::operation_type>();
 
  public:
   automatic_choice(const automatic& t, const Call& call, Transport& transport, mailbox_type mailbox)
       : call_(call), transport_(&transport) {
+    const auto ranks = transport.size();
     if constexpr (native) {
-      const auto ranks = transport.size();
       if (t.is_native(call, ranks, transport.one_host())) return;
+    }
+    if constexpr (may_be_hierarchical<Call, Transport>()) {
+      if (transport.has_levels(0, call.blocking)) {
+        engine_.template emplace<levels_engine>(hierarchical<>{}, call, transport, std::move(mailbox));
+        return;
+      }
+    }
+    if constexpr (native) {
       if (!call.shares && t.is_dense(call.bytes(), call.density, ranks, transport.one_host())) {
         engine_.template emplace<ring_engine>(ring{}, call, transport, std::move(mailbox));
         return;
       }
     }
-    const auto ranks = transport.size();
     engine_.template emplace<streams_engine>(automatic::streams(ranks), automatic::streams_name(ranks), stream_options{}, call,
                                              transport, std::move(mailbox));
   }
   void start() {
-    if (auto* const e = std::get_if<streams_engine>(&engine_)) e->start();
-    else if (auto* const r = std::get_if<ring_engine>(&engine_)) r->start();
-    else if constexpr (native) request_ = transport_->iallreduce(call_.in, call_.out, call_.op);
+    if (visit([](auto& e) { e.start(); })) return;
+    if constexpr (native) request_ = transport_->iallreduce(call_.in, call_.out, call_.op);
   }
   bool progress() {
-    if (auto* const e = std::get_if<streams_engine>(&engine_)) return e->progress();
-    if (auto* const r = std::get_if<ring_engine>(&engine_)) return r->progress();
+    bool moved = false;
+    if (visit([&](auto& e) { moved = e.progress(); })) return moved;
     if constexpr (native) reduced_ = reduced_ || transport_->test(request_);
     return reduced_;
   }
   void wait() {
-    if (auto* const e = std::get_if<streams_engine>(&engine_)) return e->wait();
-    if (auto* const r = std::get_if<ring_engine>(&engine_)) return r->wait();
+    if (visit([](auto& e) { e.wait(); })) return;
     if constexpr (native) transport_->wait(request_);
   }
   [[nodiscard]] bool done() const {
-    if (const auto* const e = std::get_if<streams_engine>(&engine_)) return e->done();
-    if (const auto* const r = std::get_if<ring_engine>(&engine_)) return r->done();
-    return reduced_;
+    bool all = false;
+    return visit([&](const auto& e) { all = e.done(); }) ? all : reduced_;
   }
   void give_up() noexcept {
-    if (auto* const e = std::get_if<streams_engine>(&engine_)) e->give_up();
+    visit([](auto& e) {
+      if constexpr (requires { e.give_up(); }) e.give_up();
+    });
   }
   void finish(report& r) const {
-    if (const auto* const e = std::get_if<streams_engine>(&engine_)) return e->finish(r);
-    if (const auto* const round = std::get_if<ring_engine>(&engine_)) return round->finish(r);
+    if (visit([&](const auto& e) { e.finish(r); })) return;
     r.topology = "mpi";
     r.blocks_total = r.blocks_sent = r.union_blocks = call_.blocks();
   }
 
  private:
+  // Calls f on the engine; false if MPI's own allreduce does the work.
+  template <class Self, class F>
+  static bool visit_in(Self& self, const F& f) {
+    return std::visit(
+        [&](auto& e) {
+          if constexpr (
+              requires { e.progress(); } || requires { e.done(); }) {
+            f(e);
+            return true;
+          } else {
+            return false;
+          }
+        },
+        self);
+  }
+  template <class F>
+  bool visit(const F& f) {
+    return visit_in(engine_, f);
+  }
+  template <class F>
+  bool visit(const F& f) const {
+    return visit_in(engine_, f);
+  }
+
   Call call_;
   Transport* transport_;
-  std::variant<std::monostate, streams_engine, ring_engine> engine_;
-  typename detail::native_request<native, Call, Transport>::type request_{};
+  std::variant<std::monostate, streams_engine, ring_engine, levels_engine> engine_;
+  typename native_request<native, Call, Transport>::type request_{};
   bool reduced_ = false;
 };
 

@@ -174,6 +174,24 @@ class mpi {
 
   using mailbox = detail::window_mailbox<messages, detail::mpi_context>;
   [[nodiscard]] mailbox open() { return {messages(*context_), *context_}; }
+  /// This rank's group of ranks, and those of its kind in other groups.
+  struct levels_view {
+    const detail::mpi_levels* of;
+    std::span<const int> inner_ranks, outer_ranks;
+    int part, parts;
+    [[nodiscard]] mpi inner() const { return mpi(of->inner); }
+    /// Precondition: part < parts.
+    [[nodiscard]] mpi outer() const { return mpi(of->outer); }
+  };
+  /// Ranks by host, or so many consecutive ones together. Collective and blocking at the first call.
+  [[nodiscard]] levels_view levels(int group) {
+    const auto& l = context_->levels(group);
+    return {&l, l.inner_ranks, l.outer_ranks, l.part, l.parts};
+  }
+  /// Whether levels() may be called, by one that may block or not.
+  [[nodiscard]] bool has_levels(int group, bool may_block) const {
+    return (group > 0 || context_->has_levels()) && (may_block || context_->knows_levels(group));
+  }
   /// Memory that all ranks share, if they run on one host. Known when nothing is queued.
   [[nodiscard]] detail::window* shared_window() const { return context_->shared_window(); }
 

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -22,6 +23,7 @@
 #include "../pack/signature.hpp"
 #include "host.hpp"
 #include "mpi_check.hpp"
+#include "mpi_levels.hpp"
 #include "shared_memory.hpp"
 #include "window.hpp"
 
@@ -90,6 +92,21 @@ class mpi_context : public std::enable_shared_from_this<mpi_context> {
   [[nodiscard]] bool checks_calls() const { return agreed_[0] != 0; }
   /// Whether all ranks run on one host, as far as its name tells.
   [[nodiscard]] bool one_host() const { return agreed_[1] == -agreed_[2]; }
+  /// Whether there are several hosts, and some of them have several ranks.
+  [[nodiscard]] bool has_levels() const { return !hosts_.empty(); }
+  /// Ranks by host, or so many consecutive ones together: made at the first call, which is collective and blocks.
+  [[nodiscard]] mpi_levels& levels(int group) {
+    auto& l = levels_[group];
+    if (l == nullptr) {
+      auto groups = hosts_;
+      groups.resize(static_cast<std::size_t>(size_), 0);
+      if (group > 0)
+        for (std::size_t r = 0; r < groups.size(); ++r) groups[r] = static_cast<std::int64_t>(r) / group;
+      l = std::make_unique<mpi_levels>(comm_, groups);
+    }
+    return *l;
+  }
+  [[nodiscard]] bool knows_levels(int group) const { return levels_.find(group) != levels_.end(); }
   /// The memory that all ranks share, if they do.
   [[nodiscard]] window* shared_window() const { return window_.get(); }
 
@@ -151,7 +168,7 @@ class mpi_context : public std::enable_shared_from_this<mpi_context> {
   }
 
  private:
-  enum class opening { duplicating, agreeing, naming, confirming };
+  enum class opening { duplicating, agreeing, looking_round, naming, confirming };
 
   void open_further() {
     switch (stage_) {
@@ -162,7 +179,15 @@ class mpi_context : public std::enable_shared_from_this<mpi_context> {
         stage_ = opening::agreeing;
         return;
       case opening::agreeing:
-        if (!one_host() || size_ == 1 || size_ > window::most_ranks || agreed_[3] != 0) {
+        if (!one_host()) {
+          hosts_.resize(static_cast<std::size_t>(size_));
+          hosts_[static_cast<std::size_t>(rank_)] = this_host();
+          check(MPI_Iallgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, hosts_.data(), 1, MPI_INT64_T, comm_, &opening_),
+                "MPI_Iallgather");
+          stage_ = opening::looking_round;
+          return;
+        }
+        if (size_ == 1 || size_ > window::most_ranks || agreed_[3] != 0) {
           ready_ = true;
           return;
         }
@@ -173,6 +198,13 @@ class mpi_context : public std::enable_shared_from_this<mpi_context> {
               "MPI_Iallgather");
         stage_ = opening::naming;
         return;
+      case opening::looking_round: {
+        auto sorted = hosts_;
+        std::sort(sorted.begin(), sorted.end());
+        if (std::adjacent_find(sorted.begin(), sorted.end()) == sorted.end()) hosts_.clear();  // one rank on each
+        ready_ = true;
+        return;
+      }
       case opening::naming:
         agreed_[3] = sharing_->open(rank_) ? 0 : 1;
         check(MPI_Iallreduce(MPI_IN_PLACE, &agreed_[3], 1, MPI_INT64_T, MPI_MAX, comm_, &opening_), "MPI_Iallreduce");
@@ -275,8 +307,9 @@ class mpi_context : public std::enable_shared_from_this<mpi_context> {
         return MPI_ERR_OTHER;
       }
     }
+    // Latest first: a context frees the communicators that it has cut its own into, and those have contexts of their own.
     const auto left = contexts();
-    for (const auto& e : left) MPI_Comm_delete_attr(e.comm, keyval());
+    for (auto e = left.rbegin(); e != left.rend(); ++e) MPI_Comm_delete_attr(e->comm, keyval());
     for (auto& op : operations()) MPI_Op_free(&op);
     operations().clear();
     int key = keyval().exchange(MPI_KEYVAL_INVALID);
@@ -291,6 +324,8 @@ class mpi_context : public std::enable_shared_from_this<mpi_context> {
   std::array<std::int64_t, 4> agreed_{};  // the largest of any rank: OMNI_CHECK, the host, minus the host, no shared memory
   opening stage_ = opening::duplicating;
   bool ready_ = false, in_test_ = false;
+  std::vector<std::int64_t> hosts_;  // of all ranks, if there are several hosts with several ranks
+  std::map<int, std::unique_ptr<mpi_levels>> levels_;
   std::unique_ptr<neighbours> sharing_;
   std::unique_ptr<window> window_;
   std::uint32_t calls_ = 0, queued_ = 0, begun_ = 0;

@@ -1,0 +1,308 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <variant>
+
+#include "../call.hpp"
+#include "../detect/simd.hpp"
+#include "../error.hpp"
+#include "../operation.hpp"
+#include "../report.hpp"
+#include "../request.hpp"
+#include "colocated.hpp"
+#include "replicated.hpp"
+#include "stream_options.hpp"
+#include "streams.hpp"
+
+namespace omni {
+
+struct automatic;
+
+/// Topology: two levels. The ranks of a host reduce among themselves; then rank k of each host reduces the k-th part of the tensor
+/// with rank k of the others; then the ranks of a host give each other their parts. For several ranks on each of several hosts:
+/// what leaves a host is what one rank would send.
+///
+///     omni::allreduce(comm, grad, omni::hierarchical<>{});
+///     omni::allreduce(comm, grad, omni::hierarchical<omni::colocated, omni::ring>{});  // inside a host, and between hosts
+///
+/// Bytes out of a host of H: those of `Outer` for H ranks that have the host's union, (H-1)/H (d' + u) S for colocated, where d' is
+/// the share of blocks that are not null on some rank of the host; beside that, each rank writes and reads d S and u S inside.
+/// Three latencies more or less: two inside, and that of Outer. Folds in rank order on each host, then host by host in the order of
+/// their lowest ranks: the same bits on all ranks and in all runs, but not those of colocated where folding is not associative.
+///
+/// The communicator is split at the first blocking call, or plan, on it; an iallreduce before that runs as colocated. So does
+/// everything where there is nothing to split (a transport other than MPI), and every operation that does not commute or has no
+/// identity.
+template <class Inner = automatic, class Outer = automatic>
+struct hierarchical {
+  Inner inner{};
+  Outer outer{};
+  int group = 0;  ///< so many consecutive ranks count as a host, as those of a socket may; 0: the ranks that run on one
+
+  static constexpr std::string_view name = "hierarchical";
+  friend bool operator==(const hierarchical&, const hierarchical&) = default;
+  [[nodiscard]] std::uint64_t fingerprint() const {
+    const auto h = detail::mixed(detail::topology_state(inner), detail::topology_state(outer));
+    return detail::mixed(h, static_cast<std::uint64_t>(group));
+  }
+
+  template <class Call, class Transport>
+  struct engine;
+};
+
+namespace detail {
+
+/// A non-blocking allreduce, made but not started (collective.hpp).
+template <class Topology, class Transport, class Call>
+std::unique_ptr<operation_base> make_operation(Transport transport, const Call& call, const Topology& topology);
+
+/// The operation that puts together what ranks have parts of: null is what the caller's operation calls null, and of two elements
+/// that are not, there is only one.
+template <class T>
+struct keep {
+  static constexpr std::string_view name = "keep";
+  static constexpr bool commutative = true;
+  T null{};
+
+  [[nodiscard]] T identity() const { return null; }
+  T operator()(const T& /*null*/, const T& x) const { return x; }
+};
+
+/// Detects only what lies in one part of the tensor.
+struct part_detector {
+  const std::byte* first = nullptr;
+  const std::byte* last = nullptr;
+
+  template <class T>
+  [[nodiscard]] std::uint64_t mark(std::span<const T> run, std::size_t block, const T& identity) const {
+    const auto* const from = reinterpret_cast<const std::byte*>(run.data());
+    const auto bytes = block * sizeof(T);
+    const auto blocks_before = [&](const std::byte* at) {
+      return at <= from ? std::size_t{0} : (static_cast<std::size_t>(at - from) + bytes - 1) / bytes;
+    };
+    const auto begin = blocks_before(first), end = blocks_before(last);
+    if (begin >= end || begin * block >= run.size()) return 0;
+    auto marked = simd_detector{}.mark(run, block, identity);
+    if (end < 64) marked &= (std::uint64_t{1} << end) - 1;
+    return marked & ~std::uint64_t{0} << begin;
+  }
+};
+
+/// An unsigned integer of the size of T, where there is one; else T. What is only moved need not be known by its type.
+template <class T>
+using word = std::conditional_t<
+    sizeof(T) == 8, std::uint64_t,
+    std::conditional_t<sizeof(T) == 4, std::uint32_t,
+                       std::conditional_t<sizeof(T) == 2, std::uint16_t, std::conditional_t<sizeof(T) == 1, std::uint8_t, T>>>>;
+
+/// The last of the three: of the caller's partition, with everything but this rank's part cleared in the output.
+template <class T, class Partitioner>
+struct delivery : call<word<T>, keep<word<T>>, Partitioner, part_detector> {
+  [[nodiscard]] static constexpr bool in_place() { return false; }
+};
+
+/// Runs the three stages one after the other, each a collective of its own. All are made at the start, in the order in which calls
+/// are made: that is how the ranks' messages find each other when several calls are under way.
+template <class Call, class Transport, class Inner, class Outer>
+class hierarchical_engine {
+  using T = typename Call::value_type;
+  using Op = typename Call::operation_type;
+
+ public:
+  template <class Mailbox>
+  hierarchical_engine(const hierarchical<Inner, Outer>& t, const Call& call, Transport& transport, Mailbox&& /*none*/)
+      : call_(call) {
+    const auto levels = transport.levels(t.group);
+    ranks_ = {levels.inner_ranks, levels.outer_ranks, levels.inner_ranks};
+    auto inside = call;
+    make_part(inside, t.inner);
+    stages_[0] = make_operation<Inner>(levels.inner(), inside, t.inner);
+
+    const auto blocks = call.blocks(), parts = static_cast<std::size_t>(levels.parts), k = static_cast<std::size_t>(levels.part);
+    const auto element = [&](std::size_t part) {
+      const auto block = part >= parts ? blocks : blocks / parts * part + std::min(part, blocks % parts);
+      return block == blocks ? call.in.size() : call.partition.block(block, call.in.size()).first;
+    };
+    const auto first = element(k), n = element(k + 1) - first;
+    if (k < parts) {
+      auto between = call;
+      between.in = between.out = call.out.subspan(first, n);
+      make_part(between, t.outer);
+      stages_[1] = make_operation<Outer>(levels.outer(), between, t.outer);
+    }
+
+    using W = word<T>;
+    const auto null = static_cast<T>(identity_of<T>(call.op));
+    W bits;
+    std::memcpy(static_cast<void*>(&bits), &null, sizeof(T));
+    auto* const data = reinterpret_cast<W*>(call.out.data());
+    const auto* const part = reinterpret_cast<const std::byte*>(data + first);
+    delivery<T, decltype(call.partition)> back;
+    back.in = std::span<const W>(data, call.out.size());
+    back.out = std::span<W>(data, call.out.size());
+    back.op = {bits};
+    back.partition = call.partition;
+    back.detector = {part, part + n * sizeof(T)};
+    make_part(back, replicated{});
+    stages_[2] = make_operation<replicated>(levels.inner(), back, replicated{});
+    for (auto& s : stages_)
+      if (s) s->detach();
+  }
+
+  void start() {}
+  bool progress() {
+    bool moved = false;
+    while (at_ != stages_.size()) {
+      auto* const s = stages_[at_].get();
+      if (s != nullptr) {
+        if (s->progress()) moved = true;
+        if (!s->done()) return moved;
+        add(*s);
+      }
+      ++at_;
+    }
+    return true;
+  }
+  void wait() {
+    if (at_ != stages_.size() && stages_[at_] && !stages_[at_]->done()) stages_[at_]->wait_for_step();
+  }
+  [[nodiscard]] bool done() const { return at_ == stages_.size(); }
+  /// The others wait for this rank in what it has not come to yet.
+  void give_up() noexcept {
+    for (auto i = at_ + 1; i < stages_.size(); ++i) {
+      if (!stages_[i] || stages_[i]->done()) continue;
+      stages_[i]->call_off();
+      constexpr double patience = 10;
+      for (stopwatch since; !stages_[i]->done() && since.elapsed() < patience;)
+        if (stages_[i]->progress()) since.lap();
+    }
+  }
+  void finish(report& r) const {
+    r = report_;
+    r.topology = hierarchical<Inner, Outer>::name;
+    r.blocks_total = call_.blocks();
+  }
+
+ private:
+  template <class Part, class Topology>
+  static void make_part(Part& part, const Topology& topology) {
+    part.blocking = false;
+    part.agreed = part.shares = false;
+    part.density = 1;
+    choose_topology(part, topology);
+  }
+  void add(const operation_base& stage) {
+    try {
+      const auto& r = stage.result();
+      report_.bytes_sent += r.bytes_sent;
+      report_.bytes_received += r.bytes_received;
+      report_.extra_bytes = std::max(report_.extra_bytes, r.extra_bytes);
+      report_.detect_seconds += r.detect_seconds;
+      report_.exchange_seconds += r.exchange_seconds;
+      report_.fold_seconds += r.fold_seconds;
+      report_.deliver_seconds += r.deliver_seconds;
+      if (at_ == 0) report_.blocks_sent = r.blocks_sent;
+      if (at_ == 2) report_.union_blocks = r.union_blocks;
+    } catch (const mismatch& m) {  // the calls have been compared before: somebody calls its part off
+      throw protocol(known_as(m.rank()), "the rank gave up");
+    } catch (const protocol& p) {
+      throw protocol(known_as(p.peer()), p.fault());
+    }
+  }
+
+  // What a rank of this stage is on the communicator.
+  [[nodiscard]] int known_as(int rank) const {
+    const auto i = static_cast<std::size_t>(rank);
+    return i < ranks_[at_].size() ? ranks_[at_][i] : rank;
+  }
+
+  Call call_;
+  std::array<std::span<const int>, 3> ranks_;              // of a stage, on the communicator
+  std::array<std::unique_ptr<operation_base>, 3> stages_;  // inside the host, between hosts (not on all ranks), and back
+  std::size_t at_ = 0;
+  report report_;
+};
+
+/// Whether two levels may fold what one would.
+template <class Call, class Transport>
+constexpr bool may_be_hierarchical() {
+  if constexpr (requires(Transport & t) { t.levels(0); })
+    return skips<typename Call::operation_type, typename Call::value_type> &&
+           commutes<typename Call::operation_type, typename Call::value_type>();
+  else return false;
+}
+
+/// Two levels where there are, else one.
+template <class Call, class Transport, class Inner, class Outer>
+class levels_or_colocated {
+  using two = hierarchical_engine<Call, Transport, Inner, Outer>;
+  using one = stream_engine<Call, Transport>;
+
+ public:
+  template <class Mailbox>
+  levels_or_colocated(const hierarchical<Inner, Outer>& t, const Call& call, Transport& transport, Mailbox mailbox) {
+    if (transport.has_levels(t.group, call.blocking)) engine_.template emplace<two>(t, call, transport, std::move(mailbox));
+    else engine_.template emplace<one>(ownership::shared, colocated::name, stream_options{}, call, transport, std::move(mailbox));
+  }
+  void start() {
+    visit([](auto& e) { e.start(); });
+  }
+  bool progress() {
+    return visit([](auto& e) { return e.progress(); });
+  }
+  void wait() {
+    visit([](auto& e) { e.wait(); });
+  }
+  [[nodiscard]] bool done() const {
+    return visit([](const auto& e) { return e.done(); });
+  }
+  void give_up() noexcept {
+    visit([](auto& e) { e.give_up(); });
+  }
+  void finish(report& r) const {
+    visit([&](const auto& e) { e.finish(r); });
+  }
+
+ private:
+  template <class F>
+  decltype(auto) visit(const F& f) {
+    if (auto* const e = std::get_if<two>(&engine_)) return f(*e);
+    return f(std::get<one>(engine_));
+  }
+  template <class F>
+  decltype(auto) visit(const F& f) const {
+    if (const auto* const e = std::get_if<two>(&engine_)) return f(*e);
+    return f(std::get<one>(engine_));
+  }
+  std::variant<std::monostate, two, one> engine_;
+};
+
+}  // namespace detail
+
+template <class Inner, class Outer>
+template <class Call, class Transport>
+struct hierarchical<Inner, Outer>::engine : colocated::engine<Call, Transport> {
+  template <class Mailbox>
+  engine(const hierarchical& /*one level*/, const Call& call, Transport& transport, Mailbox mailbox)
+      : colocated::engine<Call, Transport>({}, call, transport, std::move(mailbox)) {}
+};
+template <class Inner, class Outer>
+template <class Call, class Transport>
+requires(detail::may_be_hierarchical<Call, Transport>()) struct hierarchical<Inner, Outer>::engine<Call, Transport>
+    : detail::levels_or_colocated<Call, Transport, Inner, Outer> {
+  using detail::levels_or_colocated<Call, Transport, Inner, Outer>::levels_or_colocated;
+};
+
+}  // namespace omni

@@ -1,0 +1,195 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#include <doctest/doctest.h>
+#include <mpi.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <omni/omni.hpp>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "world.hpp"
+
+// Two levels. On one host, so many consecutive ranks count as a host; hosts that are some: bench/cluster.
+
+namespace {
+
+using omni::hierarchical;
+using testing::owned;
+using testing::rank;
+using testing::size;
+
+/// Folded in rank order in each group, then group by group.
+template <class T, class Op>
+std::vector<T> fold_by_groups(const std::vector<std::vector<T>>& inputs, std::size_t group) {
+  std::vector<std::vector<T>> sums;
+  for (std::size_t first = 0; first < inputs.size(); first += group) {
+    const auto from = inputs.begin() + static_cast<std::ptrdiff_t>(first);
+    const std::vector<std::vector<T>> mine(from, from + static_cast<std::ptrdiff_t>(std::min(group, inputs.size() - first)));
+    sums.push_back(oracle::fold_in_rank_order(mine, oracle::twin<Op>{}));
+  }
+  return oracle::fold_in_rank_order(sums, oracle::twin<Op>{});
+}
+
+template <class T, class Op>
+void check(patterns::shape shape, std::uint64_t seed, std::size_t n, int group) {
+  const auto where = patterns::name(shape) + std::string(", seed ") + std::to_string(seed) + ", groups of " +
+                     std::to_string(group) + ", " + std::to_string(n) + " elements";
+  CAPTURE(where);
+  const auto inputs = patterns::tensors<patterns::wild>(shape, seed, size(), n, oracle::null_of<Op, T>());
+  const auto wanted = fold_by_groups<T, Op>(inputs, static_cast<std::size_t>(group));
+  const auto& mine = inputs[static_cast<std::size_t>(rank())];
+  const hierarchical<omni::colocated, omni::colocated> streams{{.packet_bytes = 3000}, {}, group};
+  auto x = mine;
+  const auto r = omni::allreduce(MPI_COMM_WORLD, x, Op{}, streams);
+  CHECK(testing::difference(x, wanted) == "");
+  if (size() > 1) CHECK(r.topology == "hierarchical");
+  std::vector<T> y(n, T(3));
+  omni::allreduce(MPI_COMM_WORLD, mine, y, Op{}, streams, omni::fixed_blocks{64});
+  CHECK(testing::difference(y, wanted) == "");
+  x = mine;
+  auto request = omni::iallreduce(MPI_COMM_WORLD, x, Op{}, streams);
+  request.wait();
+  CHECK(testing::difference(x, wanted) == "");
+}
+
+}  // namespace
+
+TEST_CASE("two levels: in rank order in each group, then group by group, to the bit") {
+  std::uint64_t seed = 8000;
+  for (const int group : {1, 2, 3, size()})
+    for (const auto shape : patterns::all)
+      for (const std::size_t n : {std::size_t{0}, std::size_t{1}, std::size_t{257}, std::size_t{30011}}) {
+        check<float, omni::sum>(shape, ++seed, n, group);
+        if (n == 30011) check<double, omni::min>(shape, ++seed, n, group);
+        if (n == 257) check<std::int16_t, omni::prod>(shape, ++seed, n, group);
+      }
+  check<long double, omni::sum>(patterns::shape::clustered, 1, 5000, 2);
+}
+
+TEST_CASE("two levels: whatever inside and between") {
+  std::uint64_t seed = 8800;
+  for (const auto shape : {patterns::shape::clustered, patterns::shape::none_null, patterns::shape::all_null})
+    for (const std::size_t n : {std::size_t{100}, std::size_t{70001}, std::size_t{1200000}}) {
+      if (n > 100000 && size() > 4) continue;
+      const auto p = testing::problem<int, omni::sum>::make<patterns::exact>(shape, ++seed, size(), n);
+      CHECK(testing::run(MPI_COMM_WORLD, p, true, hierarchical<>{.group = 2}) == "");
+      CHECK(testing::run(MPI_COMM_WORLD, p, false, hierarchical<omni::automatic, omni::ring>{.group = 2}) == "");
+      CHECK(testing::run(MPI_COMM_WORLD, p, true, hierarchical<omni::replicated, omni::automatic>{.group = 3}) == "");
+      CHECK(testing::run(MPI_COMM_WORLD, p, true, hierarchical<>{}) == "");  // as many ranks on a host as there are
+    }
+}
+
+TEST_CASE("two levels: many under way, on several communicators") {
+  owned dup, half;
+  MPI_Comm_dup(MPI_COMM_WORLD, &dup.comm);
+  MPI_Comm_split(MPI_COMM_WORLD, rank() % 2, -rank(), &half.comm);
+  const hierarchical<omni::colocated, omni::colocated> h{{}, {}, 2};
+  for (const auto comm : {dup.comm, half.comm}) {
+    std::vector<int> first(1000, 1);
+    CHECK(omni::iallreduce(comm, first, h).wait().topology == (size(comm) > 1 ? "colocated" : "local"));  // not split yet
+    CHECK(first == std::vector<int>(1000, size(comm)));
+  }
+  for (int round = 0; round < 5; ++round) {
+    std::vector<std::vector<int>> x;
+    for (int i = 0; i < 6; ++i) x.emplace_back(20000 + i, i + rank() + round);
+    std::vector<omni::request> all;
+    for (int i = 0; i < 6; ++i) {
+      const auto comm = i % 3 == 2 ? half.comm : dup.comm;
+      auto& v = x[static_cast<std::size_t>(i)];
+      if (i % 3 == 0) all.push_back(omni::iallreduce(comm, v, h));
+      else if (i % 3 == 1) omni::allreduce(comm, v, h);
+      else all.push_back(omni::iallreduce(comm, v, omni::max{}, h));
+    }
+    for (auto r = all.rbegin(); r != all.rend(); ++r) r->wait();
+    const int n = size(), sum = n * (n - 1) / 2;
+    for (int i = 0; i < 6; ++i) {
+      const int highest = n - 1 - (n - 1 - rank()) % 2;
+      const int wanted = i % 3 == 2 ? highest + i + round : sum + n * (i + round);
+      CHECK(x[static_cast<std::size_t>(i)] == std::vector<int>(static_cast<std::size_t>(20000 + i), wanted));
+    }
+  }
+}
+
+TEST_CASE("two levels: what cannot be folded in another order is colocated") {
+  std::vector<int> x(3000, rank() + 1);
+  int wanted = 1;
+  for (int r = 1; r < size(); ++r) wanted = wanted * 3 + (r + 1);
+  const auto digits = [](int a, int b) { return a * 3 + b; };
+  const auto r = omni::allreduce(MPI_COMM_WORLD, x, digits, hierarchical<>{.group = 2});
+  CHECK(r.topology == (size() > 1 ? "colocated" : "local"));
+  CHECK(x == std::vector<int>(3000, wanted));
+}
+
+TEST_CASE("two levels: calls that differ are found before anything is folded") {
+  if (size() < 2) return;
+  owned dup;
+  MPI_Comm_dup(MPI_COMM_WORLD, &dup.comm);
+  for (int round = 0; round < 3; ++round) {
+    std::vector<int> x(round == 1 && rank() == 1 ? 4000 : 5000, 1);
+    std::string field;
+    try {
+      omni::allreduce(dup.comm, x, hierarchical<>{.group = round == 2 && rank() == 0 ? 1 : 2});
+    } catch (const omni::mismatch& e) {
+      field = e.field();
+    }
+    CHECK(field == std::array{"", "count", "topology's options"}[static_cast<std::size_t>(round)]);
+  }
+  std::vector<int> x(5000, 1);
+  omni::allreduce(dup.comm, x, hierarchical<>{.group = 2});
+  CHECK(x[4999] == size());
+}
+
+namespace {
+
+/// Throws on the rank where `armed` is set, when it meets the number that it waits for.
+struct armed_sum {
+  static constexpr std::string_view name = "armed";
+  static constexpr bool commutative = true;
+  inline static bool armed = false;
+  template <class T>
+  static constexpr T identity() {
+    return 0;
+  }
+  int operator()(int a, int b) const {
+    if (armed && a + b >= 1000) throw std::runtime_error("boom");
+    return a + b;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("two levels: an operation that throws on one rank, inside a host or between hosts, ends the call on all") {
+  if (size() < 2) return;
+  for (const int stage : {0, 1})
+    for (int thrower = 0; thrower < std::min(size(), 4); ++thrower) {
+      owned dup;
+      MPI_Comm_dup(MPI_COMM_WORLD, &dup.comm);
+      const int groups = (size() + 1) / 2;
+      // All of a group together reach 1000, or only two groups do.
+      std::vector<int> x(200000, stage == 0 ? 600 : 300);
+      if (stage == 1 && groups < 2) continue;
+      armed_sum::armed = rank() == thrower;
+      std::string heard;
+      try {
+        omni::allreduce(dup.comm, x, armed_sum{}, hierarchical<omni::colocated, omni::colocated>{{}, {}, 2});
+      } catch (const std::exception& e) {
+        heard = e.what();
+      }
+      armed_sum::armed = false;
+      // The last group may be of one rank, which folds nothing inside; nor does a rank without a part fold between hosts.
+      const bool folds = stage == 0 ? size() % 2 == 0 || thrower != size() - 1 : true;
+      int threw = rank() == thrower && heard == "boom" ? 1 : 0;
+      MPI_Bcast(&threw, 1, MPI_INT, thrower, MPI_COMM_WORLD);
+      const auto where = std::to_string(thrower) + " in stage " + std::to_string(stage) + ": " + heard;
+      CAPTURE(where);
+      CHECK((threw == 1 || !folds || stage == 1));
+      if (threw == 1 && rank() != thrower) CHECK(heard.find("gave up") != std::string::npos);
+      if (threw == 0) CHECK(heard == "");
+      MPI_Barrier(MPI_COMM_WORLD);
+    }
+}
