@@ -50,10 +50,10 @@ double sampled_density(const Call& call) {
 
 /// What the ranks of a call agree on before it starts, on transports that want it: the largest of a few numbers over all ranks. A
 /// digest of the call and its negative tell whether all called alike; the third is the density of the densest rank, for topologies
-/// that ask for it.
+/// that ask for it; the others are numbers of the call's own, if it has any.
 ///
 /// By dissemination (Hensgen, Finkel and Manber, 1988) with radix 4: in round k every rank tells the ranks 4^k, 2 4^k and 3 4^k
-/// above it the largest that it has heard of. ceil(log4 N) rounds, each at most three messages of 24 bytes to send and to receive:
+/// above it the largest that it has heard of. ceil(log4 N) rounds, each at most three messages of 48 bytes to send and to receive:
 /// up to four ranks wait for each other only once.
 class agreement {
  public:
@@ -61,6 +61,10 @@ class agreement {
   agreement(const Call& call, bool sample) {
     const auto d = digest(call.sign());
     largest_ = {d, -d, sample ? static_cast<std::int64_t>(sampled_density(call) * 1e6) : 1000000};
+    if constexpr (requires { call.numbers(); }) {
+      const auto own = call.numbers();
+      for (std::size_t i = 0; i < own.size(); ++i) largest_[first_own + i] = static_cast<std::int64_t>(own[i] ^ sign_bit);
+    }
   }
   agreement(const agreement&) = delete;  // its messages are under way from here
   agreement(agreement&&) = delete;
@@ -92,9 +96,17 @@ class agreement {
   // Once it is done:
   [[nodiscard]] bool same_call() const { return largest_[0] == -largest_[1]; }
   [[nodiscard]] double density() const { return static_cast<double>(largest_[2]) / 1e6; }
+  /// The largest of each of the call's numbers.
+  [[nodiscard]] std::array<std::uint64_t, 3> largest_own() const {
+    std::array<std::uint64_t, 3> all{};
+    for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<std::uint64_t>(largest_[first_own + i]) ^ sign_bit;
+    return all;
+  }
 
  private:
-  using numbers = std::array<std::int64_t, 3>;
+  static constexpr std::size_t first_own = 3;
+  static constexpr std::uint64_t sign_bit = std::uint64_t{1} << 63U;  // unsigned numbers in the order of signed ones
+  using numbers = std::array<std::int64_t, first_own + 3>;
   static constexpr unsigned stream = 3;
   static constexpr int radix = 4;
   static constexpr std::size_t most_rounds = 16;

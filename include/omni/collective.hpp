@@ -163,6 +163,9 @@ class collective final : public operation_base {
   // Starts to agree; false if there is nothing to agree on.
   bool agree() {
     if constexpr (agrees) {
+      if constexpr (requires { Call::follows_agreement; }) {
+        if (!window_of(transport_)) return false;
+      }
       if (bypasses(topology_, call_, transport_)) {
         if constexpr (shares) {
           if (records_) records_->skip();
@@ -235,6 +238,12 @@ class collective final : public operation_base {
       if (!agreement_->progress(*mailbox_) && !agreement_->done()) return false;
       if (!agreement_->done()) return true;
       if (agreement_->same_call()) {
+        if constexpr (requires { call_.accept(agreement_->largest_own()); }) {
+          call_.accept(agreement_->largest_own());
+          pass_turn();
+          end(true);
+          return true;
+        }
         call_.density = agreement_->density();
         call_.agreed = true;
         run();
@@ -346,7 +355,7 @@ class collective final : public operation_base {
 
 template <class Topology, class Transport, class Call>
 std::unique_ptr<operation_base> make_operation(Transport transport, const Call& call, const Topology& topology) {
-  return std::make_unique<collective<Transport, Call, Topology>>(std::move(transport), call, topology);
+  return std::make_unique<collective<Transport, Call, Topology>>(std::forward<Transport>(transport), call, topology);
 }
 
 }  // namespace omni::detail

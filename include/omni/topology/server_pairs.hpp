@@ -7,10 +7,10 @@
 #include <cstdint>
 #include <cstring>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "../pack/chunk.hpp"
+#include "../pack/fold_pairs.hpp"
 #include "../pack/pair_list.hpp"
 #include "../partition/key_groups.hpp"
 #include "../reduction.hpp"
@@ -28,7 +28,7 @@ struct server_pairs {
 
 /// Folds the pairs of a server's share, in rank order for each key, up to the lowest of the last keys of the chunks at the front of
 /// the workers' streams (Algorithm 3 of OmniReduce). Rows are folded where they are sent from: nothing is kept but the keys of a
-/// chunk for each worker.
+/// chunk for each worker, and where their rows lie.
 class pair_folder {
  public:
   pair_folder() = default;
@@ -51,23 +51,23 @@ class pair_folder {
     bool moved = false;
     const auto chunks = layout(how.alignment);
     while (!done_) {
-      if (next_ == merged_.size()) {
+      if (next_ == keys_.size()) {
         const auto bound = foldable<std::byte>(arriving, fronts_, chunks, map_, index_, tensor_.pairs);
         if (!bound) return moved;
         const auto finished = [](const in_stream& i) { return i.finished(); };
         done_ = std::all_of(arriving.begin(), arriving.end(), finished);
         if (done_) return true;
         merge(*bound);
-        results.expect(sent_ + merged_.size());
+        results.expect(sent_ + keys_.size());
       }
-      const auto keys = std::span<const std::uint64_t>(merged_).subspan(next_);
+      const auto keys = std::span<const std::uint64_t>(keys_).subspan(next_);
       const auto n = pack_chunk(results, messages, chunks, sent_, keys, counts_,
-                                [&](std::byte* to, std::size_t rows) { fold_rows(to, keys.first(rows), how.fold); });
+                                [&](std::byte* to, std::size_t rows) { fold_rows(to, rows, how.fold); });
       if (n == 0) return moved;
       next_ += n;
       sent_ += n;
       moved = true;
-      if (next_ == merged_.size()) pop_folded<std::byte>(arriving, fronts_, messages);
+      if (next_ == keys_.size()) pop_folded<std::byte>(arriving, fronts_, messages);
     }
     return moved;
   }
@@ -76,41 +76,27 @@ class pair_folder {
   [[nodiscard]] std::size_t row_bytes() const { return tensor_.width * tensor_.element_size; }
   [[nodiscard]] chunk_layout layout(std::size_t alignment) const { return {row_bytes(), alignment}; }
 
-  // The keys up to `bound`, each once.
+  // What is to be folded up to `bound`, in rank order for each key, and the keys, each once.
   void merge(std::uint64_t bound) {
     sources_.clear();
-    merged_.clear();
-    next_ = 0;
     for (auto& f : fronts_)
       if (f.open && f.pairs.limit(f.header.pairs, bound)) sources_.push_back(&f.pairs);
-    heads_.clear();
-    for (const auto* s : sources_) heads_.push_back({s->at, s->end});
-    for (;;) {
-      auto lowest = everything;
-      bool any = false;
-      for (std::size_t i = 0; i < heads_.size(); ++i) {
-        if (heads_[i].first == heads_[i].second) continue;
-        lowest = std::min(lowest, sources_[i]->indexes[heads_[i].first]);
-        any = true;
-      }
-      if (!any) return;
-      merged_.push_back(lowest);
-      for (std::size_t i = 0; i < heads_.size(); ++i)
-        if (heads_[i].first != heads_[i].second && sources_[i]->indexes[heads_[i].first] == lowest) ++heads_[i].first;
-    }
+    rows_ = merge_sources<std::byte>(sources_, row_bytes(), room_);
+    keys_.clear();
+    next_ = 0;
+    for (const auto& r : rows_)
+      if (keys_.empty() || keys_.back() != r.index) keys_.push_back(r.index);
   }
-  void fold_rows(std::byte* to, std::span<const std::uint64_t> keys, const reductions::fold_function& f) {
+  void fold_rows(std::byte* to, std::size_t keys, const reductions::fold_function& f) {
     const auto bytes = row_bytes();
-    for (const auto key : keys) {
-      rows_.clear();
-      for (auto* s : sources_) {
-        if (s->at == s->end || s->index() != key) continue;
-        rows_.push_back(s->row(bytes));
-        ++s->at;
-      }
-      if (rows_.size() == 1) std::memcpy(to, rows_[0], bytes);
-      else f(std::span<const void* const>(rows_), false, to, tensor_.width);
-      to += bytes;
+    for (; keys != 0; --keys, to += bytes) {
+      auto& rows = room_.rows;
+      rows.clear();
+      std::size_t n = 0;
+      for (; n != rows_.size() && rows_[n].index == rows_[0].index; ++n) rows.push_back(rows_[n].row);
+      rows_ = rows_.subspan(n);
+      if (n == 1) std::memcpy(to, rows[0], bytes);
+      else f(std::span<const void* const>(rows), false, to, tensor_.width);
     }
   }
 
@@ -119,12 +105,12 @@ class pair_folder {
   key_groups map_;
   std::uint64_t result_rows_ = 0;
   std::vector<chunk_cursor<std::byte>> fronts_;
-  std::vector<pair_source<std::byte>*> sources_;            // what is merged, in rank order
-  std::vector<std::pair<std::size_t, std::size_t>> heads_;  // in each, while it is merged
-  std::vector<std::uint64_t> merged_;                       // their keys
-  std::vector<const void*> rows_;                           // of one key
-  std::size_t next_ = 0;                                    // of the merged keys, those below have been sent
-  std::uint64_t sent_ = 0;                                  // in all
+  std::vector<pair_source<std::byte>*> sources_;  // of what is folded now, in rank order
+  fold_room<std::byte> room_;
+  std::span<const found_row<std::byte>> rows_;  // still to be folded
+  std::vector<std::uint64_t> keys_;             // all of which this is about
+  std::size_t next_ = 0;                        // of them, those below have been sent
+  std::uint64_t sent_ = 0;                      // in all
   chunk_counts counts_;
   bool done_ = false;
 };

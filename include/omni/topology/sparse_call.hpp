@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -55,6 +56,10 @@ struct sparse_summary : call<std::uint64_t, max, fixed_blocks, scalar_detector> 
   static constexpr bool is_part = true;
   signature terms;
 
+  /// Where the ranks agree on calls before they start, that is all: the numbers go with it.
+  [[nodiscard]] std::array<std::uint64_t, 3> numbers() const { return {in[0], in[1], in[2]}; }
+  void accept(const std::array<std::uint64_t, 3>& largest) const { std::copy(largest.begin(), largest.end(), out.begin()); }
+
   [[nodiscard]] signature sign() const { return terms; }
   /// A server has to know how large packets are.
   [[nodiscard]] signature sign(std::string_view how, std::size_t largest_packet, int in_flight) const {
@@ -80,6 +85,7 @@ struct sparse_result {
 template <class K, class T, class Op>
 struct sparse_call : call<unsigned char, bor, fixed_blocks, scalar_detector> {
   static constexpr bool is_part = true;
+  static constexpr bool follows_agreement = true;  // the round of sizes has seen to it
   using key_type = K;
   using row_type = T;
 

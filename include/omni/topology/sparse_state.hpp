@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "../pack/fold_pairs.hpp"
 #include "../pack/gather.hpp"
 #include "../pack/pair_list.hpp"
 #include "chunk_stream.hpp"

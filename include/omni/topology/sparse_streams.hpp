@@ -15,6 +15,7 @@
 #include "../call.hpp"
 #include "../pack/chunk.hpp"
 #include "../pack/copy.hpp"
+#include "../pack/fold_pairs.hpp"
 #include "../pack/gather.hpp"
 #include "../partition/key_groups.hpp"
 #include "../report.hpp"
