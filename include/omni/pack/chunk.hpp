@@ -71,30 +71,40 @@ class chunk_layout {
 
   /// The longest chunk that starts with the first of some ascending indexes and fits. Precondition: least() does.
   [[nodiscard]] chunk_plan plan(std::span<const std::uint64_t> indexes, std::size_t room) const {
-    chunk_plan best;
     const auto first = indexes[0];
     const auto most = std::min(indexes.size(), chunk_pairs);
+    if (const auto all = shape(indexes.first(most)); all.bytes <= room) return all;
+    chunk_plan best;
     std::size_t gaps = 0;
     for (std::size_t i = 0; i < most; ++i) {
       if (i != 0) gaps += varint_bytes(indexes[i] - indexes[i - 1] - 1);
-      const auto distance = indexes[i] - first;
-      auto encoding = chunk_encoding::gaps;
-      auto keys = gaps;
-      if (distance == i) {
-        encoding = chunk_encoding::run;
-        keys = 0;
-      } else if (bitmap_bytes(distance) <= gaps) {
-        encoding = chunk_encoding::bitmap;
-        keys = static_cast<std::size_t>(bitmap_bytes(distance));
-      }
-      const auto all = bytes(i + 1, keys);
-      if (all > room) break;  // a longer chunk never has fewer bytes
-      best = {{first, indexes[i], static_cast<std::uint32_t>(keys), static_cast<std::uint16_t>(i + 1), encoding}, all};
+      const auto longer = shape(first, indexes[i], i + 1, gaps);
+      if (longer.bytes > room) break;  // a longer chunk never has fewer bytes
+      best = longer;
     }
     return best;
   }
 
  private:
+  // Of a chunk from one index to another with so many pairs, the gaps of which take so many bytes.
+  [[nodiscard]] chunk_plan shape(std::uint64_t first, std::uint64_t last, std::size_t pairs, std::size_t gaps) const {
+    const auto distance = last - first;
+    auto encoding = chunk_encoding::gaps;
+    auto keys = gaps;
+    if (distance == pairs - 1) {
+      encoding = chunk_encoding::run;
+      keys = 0;
+    } else if (bitmap_bytes(distance) <= gaps) {
+      encoding = chunk_encoding::bitmap;
+      keys = static_cast<std::size_t>(bitmap_bytes(distance));
+    }
+    return {{first, last, static_cast<std::uint32_t>(keys), static_cast<std::uint16_t>(pairs), encoding}, bytes(pairs, keys)};
+  }
+  [[nodiscard]] chunk_plan shape(std::span<const std::uint64_t> indexes) const {
+    std::size_t gaps = 0;
+    for (std::size_t i = 1; i < indexes.size(); ++i) gaps += varint_bytes(indexes[i] - indexes[i - 1] - 1);
+    return shape(indexes.front(), indexes.back(), indexes.size(), gaps);
+  }
   [[nodiscard]] std::size_t rounded(std::size_t n) const { return (n + alignment_ - 1) & ~(alignment_ - 1); }
 
   std::size_t row_bytes_, alignment_;  // a power of two

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <span>
 #include <type_traits>
 #include <utility>
@@ -60,76 +61,89 @@ void fold_by_table(const Op& op, std::span<pair_source<T>* const> sources, std::
     }
 }
 
-/// Merges two ascending runs; of equal indexes the first run's comes first. No branch depends on the order of keys: a processor
-/// could not foresee it.
-template <class T>
-void merge_runs(const found_row<T>* a, const found_row<T>* const a_end, const found_row<T>* b, const found_row<T>* const b_end,
-                found_row<T>* to) {
+/// Calls `take` with the elements of two ascending runs in order; of equal indexes the first run's comes first. The runs lie in one
+/// array. No branch depends on the order of keys: a processor could not foresee it.
+template <class T, class F>
+void merge_two(const found_row<T>* a, const found_row<T>* const a_end, const found_row<T>* b, const found_row<T>* const b_end,
+               F&& take) {
   while (a != a_end && b != b_end) {
     const auto second = static_cast<std::ptrdiff_t>(b->index < a->index);
-    *to++ = a[(b - a) & -second];  // compilers make a branch of a choice
+    take(a[(b - a) & -second]);  // compilers make a branch of a choice
     a += 1 - second;
     b += second;
   }
-  to = std::copy(a, a_end, to);
-  std::copy(b, b_end, to);
+  for (; a != a_end; ++a) take(*a);
+  for (; b != b_end; ++b) take(*b);
 }
 
-/// All pairs of the sources in ascending order; of equal indexes those of earlier sources come first. Two at a time, as in a merge
-/// sort.
-template <class T>
-std::span<const found_row<T>> merge_sources(std::span<pair_source<T>* const> sources, std::size_t width, fold_room<T>& room) {
-  auto& merged = room.merged;
+/// Calls `take` with all pairs of the sources in ascending order; of equal indexes those of earlier sources come first. Two runs at
+/// a time, as in a merge sort.
+template <class T, class F>
+void merge_sources(std::span<pair_source<T>* const> sources, std::size_t width, fold_room<T>& room, F&& take) {
   auto& ends = room.ends;
-  merged.clear();
   ends.clear();
-  for (auto* s : sources) {
-    for (; s->at != s->end; ++s->at) merged.push_back({s->index(), s->row(width)});
-    ends.push_back(merged.size());
+  std::size_t all = 0;
+  for (const auto* s : sources) all += s->end - s->at;
+  if (room.merged.size() < all) {
+    room.merged.resize(all);
+    room.spare.resize(all);
   }
-  room.spare.resize(merged.size());
-  auto* from = merged.data();
+  auto* from = room.merged.data();
   auto* to = room.spare.data();
-  while (ends.size() > 1) {
+  std::size_t n = 0;
+  for (auto* s : sources) {
+    for (; s->at != s->end; ++s->at) from[n++] = {s->index(), s->row(width)};
+    ends.push_back(n);
+  }
+  while (ends.size() > 2) {
     std::size_t runs = 0, first = 0;
+    auto* at = to;
     for (std::size_t i = 0; i < ends.size(); i += 2) {
       const auto last = ends[std::min(i + 1, ends.size() - 1)];
-      merge_runs<T>(from + first, from + ends[i], from + ends[i], from + last, to + first);
+      merge_two<T>(from + first, from + ends[i], from + ends[i], from + last, [&](const found_row<T>& r) { *at++ = r; });
       ends[runs++] = first = last;
     }
     ends.resize(runs);
     std::swap(from, to);
   }
-  return {from, merged.size()};
+  if (!ends.empty()) merge_two<T>(from, from + ends[0], from + ends[0], from + ends.back(), take);
 }
 
 /// Pairs that are merged first, for any type and width.
 template <class T, class Op>
 void fold_by_merge(const Op& op, std::span<pair_source<T>* const> sources, std::size_t width, pair_list<T>& out,
                    fold_room<T>& room) {
-  const auto all = merge_sources<T>(sources, width, room);
-  const auto* at = all.data();
-  const auto* const end = at + all.size();
-  while (at != end) {
-    const auto index = at->index;
-    out.indexes.push_back(index);
-    if (width == 1) {
-      using A = fold_type<Op, T>;
-      const auto* const first = at->row;
-      if (++at == end || at->index != index) {
-        out.values.push_back(static_cast<stored<T>>(*first));
-        continue;
+  if (width == 1) {
+    using A = fold_type<Op, T>;
+    const T* row = nullptr;   // of the last key, the first row
+    std::optional<A> folded;  // of several
+    merge_sources<T>(sources, width, room, [&](const found_row<T>& r) {
+      if (row != nullptr && r.index == out.indexes.back()) {
+        folded.emplace(static_cast<A>(op(folded ? *folded : static_cast<A>(*row), static_cast<A>(*r.row))));
+        out.values.back() = static_cast<stored<T>>(static_cast<T>(*folded));
+        return;
       }
-      auto a = static_cast<A>(*first);
-      for (; at != end && at->index == index; ++at) a = static_cast<A>(op(a, static_cast<A>(*at->row)));
-      out.values.push_back(static_cast<stored<T>>(static_cast<T>(a)));
-    } else {
-      auto& rows = room.rows;
-      rows.clear();
-      for (; at != end && at->index == index; ++at) rows.push_back(at->row);
-      append_folded<T>(op, std::span<const void* const>(rows), width, out.values);
-    }
+      row = r.row;
+      folded.reset();
+      out.indexes.push_back(r.index);
+      out.values.push_back(static_cast<stored<T>>(*row));
+    });
+    return;
   }
+  auto& rows = room.rows;
+  rows.clear();
+  const auto fold = [&] {
+    if (!rows.empty()) append_folded<T>(op, std::span<const void* const>(rows), width, out.values);
+    rows.clear();
+  };
+  merge_sources<T>(sources, width, room, [&](const found_row<T>& r) {
+    if (rows.empty() || r.index != out.indexes.back()) {
+      fold();
+      out.indexes.push_back(r.index);
+    }
+    rows.push_back(r.row);
+  });
+  fold();
 }
 
 /// Folds all pairs of the sources, which are in rank order and not empty, key by key over those that have it.

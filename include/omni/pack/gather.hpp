@@ -22,6 +22,10 @@ struct union_share {
 
   /// Appends the keys with those ascending indexes of `owner`, which exist.
   void add_keys(const key_groups& map, std::size_t owner, std::span<const std::uint64_t> indexes) {
+    if (map.owners() == 1) {
+      keys.insert(keys.end(), indexes.begin(), indexes.end());  // which are the keys
+      return;
+    }
     std::uint64_t round = 0, first_key = 0;
     bool known = false;
     for (const auto i : indexes) {

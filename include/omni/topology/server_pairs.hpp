@@ -81,21 +81,22 @@ class pair_folder {
     sources_.clear();
     for (auto& f : fronts_)
       if (f.open && f.pairs.limit(f.header.pairs, bound)) sources_.push_back(&f.pairs);
-    rows_ = merge_sources<std::byte>(sources_, row_bytes(), room_);
     keys_.clear();
-    next_ = 0;
-    for (const auto& r : rows_)
+    rows_.clear();
+    next_ = next_row_ = 0;
+    merge_sources<std::byte>(sources_, row_bytes(), room_, [&](const found_row<std::byte>& r) {
+      rows_.push_back(r);
       if (keys_.empty() || keys_.back() != r.index) keys_.push_back(r.index);
+    });
   }
   void fold_rows(std::byte* to, std::size_t keys, const reductions::fold_function& f) {
     const auto bytes = row_bytes();
     for (; keys != 0; --keys, to += bytes) {
       auto& rows = room_.rows;
       rows.clear();
-      std::size_t n = 0;
-      for (; n != rows_.size() && rows_[n].index == rows_[0].index; ++n) rows.push_back(rows_[n].row);
-      rows_ = rows_.subspan(n);
-      if (n == 1) std::memcpy(to, rows[0], bytes);
+      const auto index = rows_[next_row_].index;
+      for (; next_row_ != rows_.size() && rows_[next_row_].index == index; ++next_row_) rows.push_back(rows_[next_row_].row);
+      if (rows.size() == 1) std::memcpy(to, rows[0], bytes);
       else f(std::span<const void* const>(rows), false, to, tensor_.width);
     }
   }
@@ -107,10 +108,10 @@ class pair_folder {
   std::vector<chunk_cursor<std::byte>> fronts_;
   std::vector<pair_source<std::byte>*> sources_;  // of what is folded now, in rank order
   fold_room<std::byte> room_;
-  std::span<const found_row<std::byte>> rows_;  // still to be folded
-  std::vector<std::uint64_t> keys_;             // all of which this is about
-  std::size_t next_ = 0;                        // of them, those below have been sent
-  std::uint64_t sent_ = 0;                      // in all
+  std::vector<found_row<std::byte>> rows_;  // of those, by key
+  std::vector<std::uint64_t> keys_;         // each once
+  std::size_t next_ = 0, next_row_ = 0;     // of both, those below have been sent
+  std::uint64_t sent_ = 0;                  // in all
   chunk_counts counts_;
   bool done_ = false;
 };

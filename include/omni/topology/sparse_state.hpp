@@ -14,7 +14,8 @@
 
 namespace omni::detail {
 
-/// What a rank has for one owner: ascending indexes, and where in its values their rows lie.
+/// What a rank has for one owner: ascending indexes, and where in its values their rows lie; nowhere else than the indexes if the
+/// owner has all keys.
 struct key_share {
   std::vector<std::uint64_t> indexes;
   std::vector<std::size_t> places;
@@ -25,6 +26,7 @@ struct key_share {
     places.clear();
     packed = 0;
   }
+  [[nodiscard]] const std::size_t* rows() const { return places.empty() ? nullptr : places.data(); }
   [[nodiscard]] std::size_t bytes() const {
     return indexes.capacity() * sizeof(std::uint64_t) + places.capacity() * sizeof(std::size_t);
   }

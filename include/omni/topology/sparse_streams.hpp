@@ -140,7 +140,7 @@ class sparse_engine : public stream_exchange<sparse_state<typename Call::key_typ
     for (auto& share : s.shares) {
       share.clear();
       share.indexes.reserve(some);
-      share.places.reserve(some);
+      share.places.reserve(owners == 1 ? 0 : some);
     }
     for (auto& u : s.unions) {
       u.keys.clear();
@@ -150,8 +150,9 @@ class sparse_engine : public stream_exchange<sparse_state<typename Call::key_typ
     }
     s.folded.clear();
     s.folded.reserve(some, call_.width);
+    if (owners == 1) s.shares[0].indexes.assign(call_.keys.begin(), call_.keys.end());
     key_groups::place place{0, 0};
-    for (std::size_t i = 0; i < pairs; ++i) {
+    for (std::size_t i = 0; i < pairs && owners > 1; ++i) {
       const auto key = std::uint64_t{call_.keys[i]};
       if (i == 0 || map_.group_of(key) != map_.group_of(call_.keys[i - 1])) place = map_.of_group(map_.group_of(key));
       auto& share = s.shares[place.owner];
@@ -160,7 +161,7 @@ class sparse_engine : public stream_exchange<sparse_state<typename Call::key_typ
     }
     if (served()) return;
     const auto& own = s.shares[owner()];
-    s.own.pairs = {own.indexes.data(), call_.values, own.places.data(), 0, own.indexes.size()};
+    s.own.pairs = {own.indexes.data(), call_.values, own.rows(), 0, own.indexes.size()};
   }
   /// This rank, as an owner.
   [[nodiscard]] std::size_t owner() const { return replicated_ ? 0 : static_cast<std::size_t>(rank_); }
@@ -175,12 +176,16 @@ class sparse_engine : public stream_exchange<sparse_state<typename Call::key_typ
       if (stream.closed()) continue;
       while (share.packed != share.indexes.size()) {
         const auto n = pack(stream, share.indexes, share.packed, counts_.first, [&](std::byte* to, std::size_t pairs) {
+          if (share.rows() == nullptr) {
+            copy_bytes(to, call_.values + share.packed * call_.width, pairs * layout_.row_bytes());
+            return;
+          }
           if (call_.width == 1) {
             for (std::size_t k = 0; k < pairs; ++k)
               std::memcpy(to + k * sizeof(T), call_.values + share.places[share.packed + k], sizeof(T));
             return;
           }
-          pair_source<T> from{nullptr, call_.values, share.places.data(), share.packed, share.packed + pairs};
+          pair_source<T> from{nullptr, call_.values, share.rows(), share.packed, share.packed + pairs};
           while (from.at != from.end) {
             const auto rows = from.together();
             copy_bytes(to, from.row(call_.width), rows * layout_.row_bytes());
