@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <optional>
 #include <span>
 #include <type_traits>
 #include <utility>
@@ -113,22 +112,21 @@ void merge_sources(std::span<pair_source<T>* const> sources, std::size_t width, 
 template <class T, class Op>
 void fold_by_merge(const Op& op, std::span<pair_source<T>* const> sources, std::size_t width, pair_list<T>& out,
                    fold_room<T>& room) {
-  if (width == 1) {
-    using A = fold_type<Op, T>;
-    const T* row = nullptr;   // of the last key, the first row
-    std::optional<A> folded;  // of several
-    merge_sources<T>(sources, width, room, [&](const found_row<T>& r) {
-      if (row != nullptr && r.index == out.indexes.back()) {
-        folded.emplace(static_cast<A>(op(folded ? *folded : static_cast<A>(*row), static_cast<A>(*r.row))));
-        out.values.back() = static_cast<stored<T>>(static_cast<T>(*folded));
-        return;
-      }
-      row = r.row;
-      folded.reset();
-      out.indexes.push_back(r.index);
-      out.values.push_back(static_cast<stored<T>>(*row));
-    });
-    return;
+  if constexpr (std::is_same_v<fold_type<Op, T>, T>) {  // folded as they are: no type to keep a partial result in
+    if (width == 1) {
+      bool any = false;
+      merge_sources<T>(sources, width, room, [&](const found_row<T>& r) {
+        if (any && r.index == out.indexes.back()) {
+          auto& x = out.values.back();
+          x = static_cast<stored<T>>(static_cast<T>(op(static_cast<T>(x), *r.row)));
+          return;
+        }
+        any = true;
+        out.indexes.push_back(r.index);
+        out.values.push_back(static_cast<stored<T>>(*r.row));
+      });
+      return;
+    }
   }
   auto& rows = room.rows;
   rows.clear();
