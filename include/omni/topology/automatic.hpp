@@ -24,7 +24,7 @@ namespace omni {
 /// | tensor | runs |
 /// | --- | --- |
 /// | up to small_bytes | MPI's own allreduce, with nothing added |
-/// | above, several ranks on some of several hosts | hierarchical: the same choice inside a host, and between hosts |
+/// | above, several hosts with several ranks, if more than a few blocks are not null | hierarchical, in both levels as here |
 /// | above, few blocks are not null on any rank | the owner streams: replicated for two ranks, else colocated |
 /// | above, dense, up to ring_bytes | MPI's own allreduce |
 /// | above, dense | ring |
@@ -68,6 +68,13 @@ struct automatic {
     if (ranks == 2) return density > (large ? 0.55 : 0.35);
     const double union_density = 1 - std::pow(1 - density, ranks);  // of blocks that are not null independently of each other
     return density + union_density > (large ? 1.05 : 0.7);
+  }
+  /// Whether two levels are worth their passes over memory, two more of the tensor on each rank, where a host has so many ranks: a
+  /// host then sends what one rank would, d + u of the tensor instead of that many times as much. A link is taken to have an eighth
+  /// of the rate of memory.
+  [[nodiscard]] static bool is_worth_levels(double density, int ranks, int ranks_of_a_host) {
+    const double union_density = 1 - std::pow(1 - density, ranks);
+    return (density + union_density) * (ranks_of_a_host - 1) > 2.0 / 8;
   }
   /// Whether MPI's own allreduce is the best there is, for a call that may go there.
   template <class Call>
@@ -125,7 +132,7 @@ class automatic_choice {
       if (t.is_native(call, ranks, transport.one_host())) return;
     }
     if constexpr (may_be_hierarchical<Call, Transport>()) {
-      if (transport.has_levels(0, call.blocking)) {
+      if (transport.has_levels(0, call.blocking) && automatic::is_worth_levels(call.density, ranks, transport.ranks_of_a_host())) {
         engine_.template emplace<levels_engine>(hierarchical<>{}, call, transport, std::move(mailbox));
         return;
       }

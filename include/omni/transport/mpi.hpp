@@ -192,6 +192,8 @@ class mpi {
   [[nodiscard]] bool has_levels(int group, bool may_block) const {
     return (group > 0 || context_->has_levels()) && (may_block || context_->knows_levels(group));
   }
+  /// Of the host that has most, if there are several hosts.
+  [[nodiscard]] int ranks_of_a_host() const { return context_->ranks_of_a_host(); }
   /// Memory that all ranks share, if they run on one host. Known when nothing is queued.
   [[nodiscard]] detail::window* shared_window() const { return context_->shared_window(); }
 

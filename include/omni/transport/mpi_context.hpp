@@ -93,7 +93,9 @@ class mpi_context : public std::enable_shared_from_this<mpi_context> {
   /// Whether all ranks run on one host, as far as its name tells.
   [[nodiscard]] bool one_host() const { return agreed_[1] == -agreed_[2]; }
   /// Whether there are several hosts, and some of them have several ranks.
-  [[nodiscard]] bool has_levels() const { return !hosts_.empty(); }
+  [[nodiscard]] bool has_levels() const { return ranks_of_a_host_ > 1; }
+  /// Where there are: of the host that has most.
+  [[nodiscard]] int ranks_of_a_host() const { return ranks_of_a_host_; }
   /// Ranks by host, or so many consecutive ones together: made at the first call, which is collective and blocks.
   [[nodiscard]] mpi_levels& levels(int group) {
     auto& l = levels_[group];
@@ -201,7 +203,11 @@ class mpi_context : public std::enable_shared_from_this<mpi_context> {
       case opening::looking_round: {
         auto sorted = hosts_;
         std::sort(sorted.begin(), sorted.end());
-        if (std::adjacent_find(sorted.begin(), sorted.end()) == sorted.end()) hosts_.clear();  // one rank on each
+        for (auto host = sorted.begin(); host != sorted.end();) {
+          const auto next = std::upper_bound(host, sorted.end(), *host);
+          ranks_of_a_host_ = std::max(ranks_of_a_host_, static_cast<int>(next - host));
+          host = next;
+        }
         ready_ = true;
         return;
       }
@@ -324,7 +330,8 @@ class mpi_context : public std::enable_shared_from_this<mpi_context> {
   std::array<std::int64_t, 4> agreed_{};  // the largest of any rank: OMNI_CHECK, the host, minus the host, no shared memory
   opening stage_ = opening::duplicating;
   bool ready_ = false, in_test_ = false;
-  std::vector<std::int64_t> hosts_;  // of all ranks, if there are several hosts with several ranks
+  std::vector<std::int64_t> hosts_;  // of all ranks, if there are several
+  int ranks_of_a_host_ = 1;
   std::map<int, std::unique_ptr<mpi_levels>> levels_;
   std::unique_ptr<neighbours> sharing_;
   std::unique_ptr<window> window_;
