@@ -58,6 +58,7 @@ if [ "$mpi" = mpich ] || { [ $quick = 0 ] && have dpkg; }; then
   needed+=(mpiexec.mpich:mpich mpicxx.mpich:libmpich-dev)
 fi
 [ $quick = 1 ] || needed+=(clang++:clang clang-format:clang-format clang-tidy:clang-tidy)
+have apt-get && needed+=(/sbin/tc:iproute2)  # for the tests between hosts, which are left out without
 need "${needed[@]}"
 
 # ---- building; each part that does not build is a failed test of the ctest at the end

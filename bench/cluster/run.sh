@@ -68,7 +68,8 @@ in_switch() { ip netns exec "$tag-switch" "$@"; }
 limit() { # NAMESPACE DEVICE
   ip netns exec "$1" tc qdisc add dev "$2" root tbf rate "$rate" burst 256kb limit "$queue"
 }
-set -e
+trap 'echo "skipped: no network of namespaces can be made here ($BASH_COMMAND)"; exit 77' ERR
+set -E
 in_switch ip link add br0 type bridge
 in_switch ip link set br0 up
 list=
@@ -93,7 +94,8 @@ i=\${host##*.}
 exec ip netns exec $tag-h\$i unshare --mount --uts bash -c "hostname h\$i; mount -t tmpfs tmpfs /dev/shm; export TMPDIR=$work/h\$i; \$*"
 EOF
 chmod +x "$work/on"
-set +e
+trap - ERR
+set +E
 
 bytes() { # sent by all hosts
   local sum=0 i n
