@@ -55,8 +55,9 @@ struct call {
   double density = 1;            ///< of the densest rank, sampled; for a topology that asks for it
   std::size_t packet_bytes = 0;  ///< as the caller chose them for the topology, 0: not
   int window = 0;
-  bool agreed = false;  ///< all ranks are known to have called alike
-  bool shares = false;  ///< and share memory for packets
+  bool agreed = false;    ///< all ranks are known to have called alike
+  bool shares = false;    ///< and share memory for packets
+  bool is_stage = false;  ///< of another call, that is: neither traced by itself nor left to MPI unseen
 
   [[nodiscard]] bool in_place() const { return static_cast<const T*>(out.data()) == in.data(); }
   [[nodiscard]] std::size_t blocks() const { return partition.count(in.size()); }

@@ -51,7 +51,7 @@ template <class Topology, class Call, class Transport>
 bool bypasses(const Topology& topology, const Call& call, const Transport& transport) {
   if constexpr (may_hand_over<Topology, Call, Transport>()) {
     const auto* const w = window_of(transport);
-    return topology.is_small(call.bytes()) && (w == nullptr || w->ranks() > automatic::most_sharing_ranks) &&
+    return topology.is_small(call.bytes()) && !call.is_stage && (w == nullptr || w->ranks() > automatic::most_sharing_ranks) &&
            !transport.checks_calls();
   } else {
     return false;
@@ -89,7 +89,11 @@ class collective final : public operation_base {
   }
 
   /// They find that the calls differ.
-  void call_off() noexcept override { call_.topology = "none: it gave up"; }
+  void call_off() noexcept override {
+    call_.topology = "none: it gave up";
+    call_.in = {};  // the caller's memory may be gone before the others have heard
+    call_.out = {};
+  }
 
   /// The ranks have agreed that MPI's own blocking allreduce is best: done here, and still to be called.
   [[nodiscard]] bool handed_over() const { return handed_over_; }
@@ -296,7 +300,9 @@ class collective final : public operation_base {
     omni::detail::complete(report_, call_.bytes(), transport_.size(), total_.lap());
     if (waits) report_.exchange_seconds = report_.seconds - report_.detect_seconds - report_.fold_seconds - report_.deliver_seconds;
     release();
-    if constexpr (!requires { Call::is_part; }) trace(transport_.rank(), report_);  // else the whole is told of
+    if constexpr (!requires { Call::is_part; }) {  // else the whole is told of
+      if (!call_.is_stage) trace(transport_.rank(), report_);
+    }
     complete();
   }
   // Buffers go back, or are given up, before anybody else can take them.

@@ -87,6 +87,10 @@ class operation_base {
   }
   /// Leaves it to whoever owns this operation to drive it.
   void detach() noexcept { leave(); }
+  /// The opposite: it moves on with all that this thread has started.
+  void attach() {
+    if (!done_) active().push_back(this);
+  }
   /// Waits until a step may be possible, if none is: for who drives it alone.
   void wait_for_step() noexcept {
     guarded([this] {

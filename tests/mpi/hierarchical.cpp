@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <omni/omni.hpp>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -192,4 +193,42 @@ TEST_CASE("two levels: an operation that throws on one rank, inside a host or be
       if (threw == 0) CHECK(heard == "");
       MPI_Barrier(MPI_COMM_WORLD);
     }
+}
+
+namespace {
+
+struct armed_detector {
+  inline static bool armed = false;
+  template <class T>
+  [[nodiscard]] std::uint64_t mark(std::span<const T> run, std::size_t block, const T& identity) const {
+    if (armed) throw std::runtime_error("boom");
+    return omni::simd_detector{}.mark(run, block, identity);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("two levels: a rank that fails is heard of on all hosts, also where parts would go to MPI, and the report is whole") {
+  for (const std::size_t n : {std::size_t{2000}, std::size_t{300000}}) {
+    owned dup;
+    MPI_Comm_dup(MPI_COMM_WORLD, &dup.comm);
+    std::vector<float> x(n);
+    x[n / 2] = 1;
+    const auto r = omni::allreduce(dup.comm, x, hierarchical<>{.group = 2}, armed_detector{});
+    CHECK(x[n / 2] == static_cast<float>(size()));
+    if (size() > 1) CHECK(r.blocks_sent == 1);
+    if (size() > 1) CHECK(r.union_blocks == 1);
+    if (size() < 2) continue;
+    armed_detector::armed = rank() == 1;
+    std::string heard;
+    try {
+      omni::allreduce(dup.comm, x, hierarchical<>{.group = 2}, armed_detector{});
+    } catch (const std::exception& e) {
+      heard = e.what();
+    }
+    armed_detector::armed = false;
+    CHECK(heard != "");
+    if (rank() == 1) CHECK(heard == "boom");
+    MPI_Barrier(MPI_COMM_WORLD);
+  }
 }

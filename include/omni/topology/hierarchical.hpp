@@ -42,9 +42,9 @@ struct automatic;
 /// Three latencies more or less: two inside, and that of Outer. Folds in rank order on each host, then host by host in the order of
 /// their lowest ranks: the same bits on all ranks and in all runs, but not those of colocated where folding is not associative.
 ///
-/// The communicator is split at the first blocking call, or plan, on it; an iallreduce before that runs as colocated. So does
-/// everything where there is nothing to split (a transport other than MPI), and every operation that does not commute or has no
-/// identity.
+/// The communicator is split at the first blocking call that runs so; an iallreduce before that runs as colocated. So does
+/// everything where there is nothing to split (a transport other than MPI), every operation that does not commute or has no
+/// identity, and every partition into blocks of several sizes.
 template <class Inner = automatic, class Outer = automatic>
 struct hierarchical {
   Inner inner{};
@@ -100,12 +100,15 @@ struct part_detector {
   }
 };
 
-/// An unsigned integer of the size of T, where there is one; else T. What is only moved need not be known by its type.
+/// An unsigned integer of the size of T, where there is one that is aligned no further; else T. What is only moved need not be
+/// known by its type.
+template <class T, class W>
+inline constexpr bool fits_word = sizeof(T) == sizeof(W) && alignof(W) <= alignof(T);
 template <class T>
-using word = std::conditional_t<
-    sizeof(T) == 8, std::uint64_t,
-    std::conditional_t<sizeof(T) == 4, std::uint32_t,
-                       std::conditional_t<sizeof(T) == 2, std::uint16_t, std::conditional_t<sizeof(T) == 1, std::uint8_t, T>>>>;
+using word = std::conditional_t<fits_word<T, std::uint64_t>, std::uint64_t,
+                                std::conditional_t<fits_word<T, std::uint32_t>, std::uint32_t,
+                                                   std::conditional_t<fits_word<T, std::uint16_t>, std::uint16_t,
+                                                                      std::conditional_t<sizeof(T) == 1, std::uint8_t, T>>>>;
 
 /// The last of the three: of the caller's partition, with everything but this rank's part cleared in the output.
 template <class T, class Partitioner>
@@ -181,12 +184,23 @@ class hierarchical_engine {
   [[nodiscard]] bool done() const { return at_ == stages_.size(); }
   /// The others wait for this rank in what it has not come to yet.
   void give_up() noexcept {
+    for (auto i = at_ + 1; i < stages_.size(); ++i)
+      if (stages_[i] && !stages_[i]->done()) stages_[i]->call_off();
+    constexpr double patience = 1;
+    bool all = false;
+    for (stopwatch since; !all && since.elapsed() < patience;) {
+      all = true;
+      for (auto i = at_ + 1; i < stages_.size(); ++i) {
+        if (!stages_[i] || stages_[i]->done()) continue;
+        all = false;
+        if (stages_[i]->progress()) since.lap();
+      }
+    }
+    // Whom they have not reached yet, they reach later: they go on with whatever else this thread does.
     for (auto i = at_ + 1; i < stages_.size(); ++i) {
       if (!stages_[i] || stages_[i]->done()) continue;
-      stages_[i]->call_off();
-      constexpr double patience = 10;
-      for (stopwatch since; !stages_[i]->done() && since.elapsed() < patience;)
-        if (stages_[i]->progress()) since.lap();
+      stages_[i]->attach();
+      static_cast<void>(stages_[i].release());
     }
   }
   void finish(report& r) const {
@@ -199,6 +213,7 @@ class hierarchical_engine {
   template <class Part, class Topology>
   static void make_part(Part& part, const Topology& topology) {
     part.blocking = false;
+    part.is_stage = true;
     part.agreed = part.shares = false;
     part.density = 1;
     choose_topology(part, topology);
@@ -213,8 +228,10 @@ class hierarchical_engine {
       report_.exchange_seconds += r.exchange_seconds;
       report_.fold_seconds += r.fold_seconds;
       report_.deliver_seconds += r.deliver_seconds;
-      if (at_ == 0) report_.blocks_sent = r.blocks_sent;
-      if (at_ == 2) report_.union_blocks = r.union_blocks;
+      const bool alone = r.topology == "local";  // on its host
+      if (at_ == 0 ? !alone : at_ == 1 && alone_) report_.blocks_sent = r.blocks_sent;
+      if (at_ == 2 ? !alone : at_ == 1 && alone_) report_.union_blocks = r.union_blocks;
+      if (at_ == 0) alone_ = alone;
     } catch (const mismatch& m) {  // the calls have been compared before: somebody calls its part off
       throw protocol(known_as(m.rank()), "the rank gave up");
     } catch (const protocol& p) {
@@ -232,15 +249,21 @@ class hierarchical_engine {
   std::array<std::span<const int>, 3> ranks_;              // of a stage, on the communicator
   std::array<std::unique_ptr<operation_base>, 3> stages_;  // inside the host, between hosts (not on all ranks), and back
   std::size_t at_ = 0;
+  bool alone_ = false;
   report report_;
 };
 
 /// Whether two levels may fold what one would.
 template <class Call, class Transport>
 constexpr bool may_be_hierarchical() {
-  if constexpr (requires(Transport & t) { t.levels(0); })
-    return skips<typename Call::operation_type, typename Call::value_type> &&
-           commutes<typename Call::operation_type, typename Call::value_type>();
+  using T = typename Call::value_type;
+  // Parts are cut as tensors of their own, which only blocks of one size allow.
+  if constexpr (requires(Transport & t, const Call& c) {
+                  t.levels(0);
+                  c.partition.uniform();
+                })
+    return skips<typename Call::operation_type, T> && commutes<typename Call::operation_type, T>() &&
+           std::is_default_constructible_v<T>;
   else return false;
 }
 

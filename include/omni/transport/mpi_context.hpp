@@ -98,15 +98,15 @@ class mpi_context : public std::enable_shared_from_this<mpi_context> {
   [[nodiscard]] int ranks_of_a_host() const { return ranks_of_a_host_; }
   /// Ranks by host, or so many consecutive ones together: made at the first call, which is collective and blocks.
   [[nodiscard]] mpi_levels& levels(int group) {
-    auto& l = levels_[group];
-    if (l == nullptr) {
+    auto known = levels_.find(group);
+    if (known == levels_.end()) {
       auto groups = hosts_;
       groups.resize(static_cast<std::size_t>(size_), 0);
       if (group > 0)
         for (std::size_t r = 0; r < groups.size(); ++r) groups[r] = static_cast<std::int64_t>(r) / group;
-      l = std::make_unique<mpi_levels>(comm_, groups);
+      known = levels_.emplace(group, std::make_unique<mpi_levels>(comm_, groups)).first;
     }
-    return *l;
+    return *known->second;
   }
   [[nodiscard]] bool knows_levels(int group) const { return levels_.find(group) != levels_.end(); }
   /// The memory that all ranks share, if they do.
