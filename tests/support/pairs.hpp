@@ -51,6 +51,20 @@ struct pair_cell {
   std::uint64_t seed = 1;
 };
 
+/// Any of them, on `least` up to so many more ranks.
+template <class Generator>
+pair_cell random_cell(Generator& g, int least, unsigned more) {
+  pair_cell c;
+  c.ranks = least + static_cast<int>(g() % more);
+  c.shape = all_keys[g() % all_keys.size()];
+  c.range = std::array<std::uint64_t, 6>{1, 2, 100, 4096, 30000, 100000}[g() % 6];
+  c.density = std::array{0.0, 0.001, 0.05, 0.5, 1.0}[g() % 5];
+  c.width = std::array<std::size_t, 4>{1, 2, 7, 33}[g() % 4];
+  if (c.width > 2) c.range = std::min<std::uint64_t>(c.range, 4096);
+  c.seed = g();
+  return c;
+}
+
 template <class K>
 std::vector<K> draw_keys(const pair_cell& c, int rank) {
   auto g = patterns::make_generator(c.seed ^ 0x77, c.shape == keys::identical ? 0 : rank);

@@ -125,13 +125,18 @@ ending serve(const script& from, std::uint32_t number = 0) {
   return e;
 }
 
+header header_of(const recorded_packet& p) {
+  header h;
+  std::memcpy(&h, p.bytes.data(), sizeof(h));
+  return h;
+}
+
 // What worker 1 sends, with the header and signature of its packet `number` changed.
 template <class F>
 script lie(script all, std::uint32_t number, const F& change) {
   for (auto& p : all[1]) {
-    header h;
+    auto h = header_of(p);
     signature s;
-    std::memcpy(&h, p.bytes.data(), sizeof(h));
     if (h.number != number) continue;
     const bool first = p.bytes.size() >= sizeof(h) + sizeof(s) && number == 0;
     if (first) std::memcpy(&s, p.bytes.data() + sizeof(h), sizeof(s));
@@ -236,11 +241,7 @@ script record_pairs(std::uint32_t number, double density) {
     const auto inputs = testing::draw_pairs<std::uint32_t, int>({2, testing::keys::scattered, 6000, density, 1, 9});
     const auto& mine = inputs[static_cast<std::size_t>(cluster.rank())];
     omni::allreduce(cluster, omni::sparse_view{mine.keys, mine.values}, omni::dedicated{.packet_bytes = 1500});
-    std::erase_if(sent, [&](const recorded_packet& p) {
-      header h;
-      std::memcpy(&h, p.bytes.data(), sizeof(h));
-      return h.call != number;
-    });
+    std::erase_if(sent, [&](const recorded_packet& p) { return header_of(p).call != number; });
     all[static_cast<std::size_t>(cluster.rank())] = sent;
   });
   return all;

@@ -94,14 +94,7 @@ TEST_CASE("key-value through servers: packets so small that chunks are split, an
 TEST_CASE("key-value through servers: random calls") {
   auto g = patterns::make_generator(20261123, 0);
   for (int i = 0; i < testing::draws(80); ++i) {
-    pair_cell c;
-    c.ranks = 2 + static_cast<int>(g() % 7);
-    c.shape = testing::all_keys[g() % testing::all_keys.size()];
-    c.range = std::array<std::uint64_t, 6>{1, 2, 100, 4096, 30000, 100000}[g() % 6];
-    c.density = std::array{0.0, 0.001, 0.05, 0.5, 1.0}[g() % 5];
-    c.width = std::array<std::size_t, 4>{1, 2, 7, 33}[g() % 4];
-    if (c.width > 2) c.range = std::min<std::uint64_t>(c.range, 4096);
-    c.seed = g();
+    const auto c = testing::random_cell(g, 2, 7);
     const dedicated how{0, std::array<std::size_t, 4>{0, 100, 1000, 20000}[g() % 4], static_cast<int>(g() % 5)};
     if (g() % 2 == 0) check_pairs<std::uint32_t, float, served<1>>(c, omni::sum{}, how);
     else check_pairs<std::uint32_t, float, served<4>>(c, omni::sum{}, how);

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -16,12 +15,12 @@
 #include <variant>
 
 #include "../call.hpp"
-#include "../detect/simd.hpp"
 #include "../error.hpp"
 #include "../operation.hpp"
 #include "../report.hpp"
 #include "../request.hpp"
 #include "colocated.hpp"
+#include "delivery.hpp"
 #include "replicated.hpp"
 #include "stream_options.hpp"
 #include "streams.hpp"
@@ -67,54 +66,6 @@ namespace detail {
 /// A non-blocking allreduce, made but not started (collective.hpp).
 template <class Topology, class Transport, class Call>
 std::unique_ptr<operation_base> make_operation(Transport transport, const Call& call, const Topology& topology);
-
-/// The operation that puts together what ranks have parts of: null is what the caller's operation calls null, and of two elements
-/// that are not, there is only one.
-template <class T>
-struct keep {
-  static constexpr std::string_view name = "keep";
-  static constexpr bool commutative = true;
-  T null{};
-
-  [[nodiscard]] T identity() const { return null; }
-  T operator()(const T& /*null*/, const T& x) const { return x; }
-};
-
-/// Detects only what lies in one part of the tensor.
-struct part_detector {
-  const std::byte* first = nullptr;
-  const std::byte* last = nullptr;
-
-  template <class T>
-  [[nodiscard]] std::uint64_t mark(std::span<const T> run, std::size_t block, const T& identity) const {
-    const auto* const from = reinterpret_cast<const std::byte*>(run.data());
-    const auto bytes = block * sizeof(T);
-    const auto blocks_before = [&](const std::byte* at) {
-      return at <= from ? std::size_t{0} : (static_cast<std::size_t>(at - from) + bytes - 1) / bytes;
-    };
-    const auto begin = blocks_before(first), end = blocks_before(last);
-    if (begin >= end || begin * block >= run.size()) return 0;
-    auto marked = simd_detector{}.mark(run, block, identity);
-    if (end < 64) marked &= (std::uint64_t{1} << end) - 1;
-    return marked & ~std::uint64_t{0} << begin;
-  }
-};
-
-/// An unsigned integer of the size of T, where there is one that is aligned no further; else T. What is only moved need not be
-/// known by its type.
-template <class T, class W>
-inline constexpr bool fits_word = sizeof(T) == sizeof(W) && alignof(W) <= alignof(T);
-template <class T>
-using word = std::conditional_t<fits_word<T, std::uint64_t>, std::uint64_t,
-                                std::conditional_t<fits_word<T, std::uint32_t>, std::uint32_t,
-                                                   std::conditional_t<fits_word<T, std::uint16_t>, std::uint16_t,
-                                                                      std::conditional_t<sizeof(T) == 1, std::uint8_t, T>>>>;
-
-/// The last of the three: of the caller's partition, with everything but this rank's part cleared in the output.
-template <class T, class Partitioner>
-struct delivery : call<word<T>, keep<word<T>>, Partitioner, part_detector> {
-  [[nodiscard]] static constexpr bool in_place() { return false; }
-};
 
 /// Runs the three stages one after the other, each a collective of its own. All are made at the start, in the order in which calls
 /// are made: that is how the ranks' messages find each other when several calls are under way.

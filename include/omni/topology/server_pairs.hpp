@@ -49,6 +49,7 @@ class pair_folder {
   template <class Mailbox>
   bool fold(std::span<in_stream> arriving, out_stream& results, Mailbox& messages, const reductions::entry& how) {
     bool moved = false;
+    chunk_counts encodings;  // a server reports none
     const auto chunks = layout(how.alignment);
     while (!done_) {
       if (next_ == keys_.size()) {
@@ -61,7 +62,7 @@ class pair_folder {
         results.expect(sent_ + keys_.size());
       }
       const auto keys = std::span<const std::uint64_t>(keys_).subspan(next_);
-      const auto n = pack_chunk(results, messages, chunks, sent_, keys, counts_,
+      const auto n = pack_chunk(results, messages, chunks, sent_, keys, encodings,
                                 [&](std::byte* to, std::size_t rows) { fold_rows(to, rows, how.fold); });
       if (n == 0) return moved;
       next_ += n;
@@ -112,7 +113,6 @@ class pair_folder {
   std::vector<std::uint64_t> keys_;         // each once
   std::size_t next_ = 0, next_row_ = 0;     // of both, those below have been sent
   std::uint64_t sent_ = 0;                  // in all
-  chunk_counts counts_;
   bool done_ = false;
 };
 
