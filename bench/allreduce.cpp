@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "measure.hpp"
 #include "mpi_algorithms.hpp"
 #include "omni/allreduce.hpp"
 #include "omni/cluster.hpp"
@@ -67,23 +68,11 @@ struct world {
     MPI_Comm_rank(comm, &rank);
     MPI_Comm_size(comm, &size);
   }
-  // The honest time of a collective: the slowest rank's.
   template <class F>
-  [[nodiscard]] double time(int calls, F&& f) const {
-    MPI_Barrier(comm);
-    const double start = MPI_Wtime();
-    for (int i = 0; i < calls; ++i) f(static_cast<std::size_t>(i));
-    double mine = (MPI_Wtime() - start) / calls;
-    double slowest = 0;
-    MPI_Allreduce(&mine, &slowest, 1, MPI_DOUBLE, MPI_MAX, comm);
-    return slowest;
+  [[nodiscard]] double time(int calls, const F& f) const {
+    return slowest_time(comm, calls, f);
   }
 };
-
-double median(std::vector<double> v) {
-  std::sort(v.begin(), v.end());
-  return v[v.size() / 2];
-}
 
 /// Which blocks are not null: `pattern` at `density` (0 to 1). Values are small integers, so that sums are exact in any order.
 template <class T>
@@ -321,6 +310,8 @@ int main(int argc, char** argv) {
   const world w(cluster ? cluster->workers() : MPI_COMM_WORLD, cluster ? &*cluster : nullptr);
 
   const auto comms = communicators(w.comm);
+  std::vector<float> some(1000, 1.0F);
+  warm_up(w.comm, 0.5, [&](std::size_t) { MPI_Allreduce(MPI_IN_PLACE, some.data(), 1000, MPI_FLOAT, MPI_MAX, w.comm); });
   const auto limit = measure_limits(w, o);
   if (w.rank == 0) {
     std::printf("# omni %d.%d.%d, %d ranks, %s, median of at least %d, slowest rank; scan %.1f GB/s, link %.2f GB/s a rank\n",

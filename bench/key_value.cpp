@@ -19,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "measure.hpp"
 #include "mpi_algorithms.hpp"
 #include "omni/cluster.hpp"
 #include "omni/sparse.hpp"
@@ -106,20 +107,9 @@ class gather_and_merge {
   std::vector<float> values_;
 };
 
-double median(std::vector<double> v) {
-  std::sort(v.begin(), v.end());
-  return v[v.size() / 2];
-}
-
-// The honest time of a collective: the slowest rank's.
 template <class F>
-double time(MPI_Comm comm, F&& f) {
-  MPI_Barrier(comm);
-  const double start = MPI_Wtime();
-  f();
-  double mine = MPI_Wtime() - start, slowest = 0;
-  MPI_Allreduce(&mine, &slowest, 1, MPI_DOUBLE, MPI_MAX, comm);
-  return slowest;
+double time(MPI_Comm comm, const F& f) {
+  return slowest_time(comm, 1, [&](std::size_t) { f(); });
 }
 
 nlohmann::json measure(const options& o, double percent, omni::mpi_cluster& cluster, const std::vector<MPI_Comm>& comms) {

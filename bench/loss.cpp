@@ -19,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "measure.hpp"
 #include "omni/allreduce.hpp"
 #include "omni/transport/lossy.hpp"
 #include "omni/transport/udp.hpp"
@@ -34,11 +35,6 @@ struct way {
   omni::report report;
   double wrong = 0;
 };
-
-double median(std::vector<double> v) {
-  std::sort(v.begin(), v.end());
-  return v[v.size() / 2];
-}
 
 int run(int argc, char** argv) {
   int rank = 0, ranks = 1;
@@ -117,11 +113,7 @@ int run(int argc, char** argv) {
   for (int i = -1; i < repeats; ++i)
     for (auto& w : ways) {
       x = input;
-      MPI_Barrier(MPI_COMM_WORLD);
-      const double start = MPI_Wtime();
-      w.report = w.call(x);
-      double mine = MPI_Wtime() - start, slowest = 0;
-      MPI_Allreduce(&mine, &slowest, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+      const double slowest = slowest_time(MPI_COMM_WORLD, 1, [&](std::size_t) { w.report = w.call(x); });
       if (i >= 0) w.seconds.push_back(slowest);
       for (std::size_t k = 0; k < n; ++k) w.wrong += x[k] == expected[k] ? 0 : 1;
       if (rank == 0)

@@ -31,17 +31,17 @@ double sampled_density(const Call& call) {
     // Jittered, so that no period of the data is in step with it.
     const auto sample = [&](std::size_t i) {
       const auto jitter = static_cast<std::size_t>((i + 1) * 0x9e3779b97f4a7c15U >> 32U) % stride;
-      return call.partition.block(i * stride + jitter, call.in.size());
+      return i * stride + jitter;
     };
     constexpr std::size_t enough = 8;
 #if defined(__GNUC__) || defined(__clang__)
     // Far apart: memory fetches them at the same time.
-    for (std::size_t i = 0; i < std::min(enough, samples); ++i) __builtin_prefetch(call.in.data() + sample(i).first);
+    for (std::size_t i = 0; i < std::min(enough, samples); ++i) __builtin_prefetch(call.input(sample(i)));
 #endif
     std::size_t found = 0;
     for (std::size_t i = 0; i < samples; ++i) {
-      const auto b = sample(i);
-      if (b.size != 0 && call.detector.mark(call.in.subspan(b.first, b.size), b.size, identity) != 0) ++found;
+      const auto n = call.range(sample(i)).size;
+      if (n != 0 && call.detector.mark(std::span<const T>(call.input(sample(i)), n), n, identity) != 0) ++found;
       if (found == enough) return static_cast<double>(found) / static_cast<double>(i + 1);
     }
     return static_cast<double>(found) / static_cast<double>(samples);

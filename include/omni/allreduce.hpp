@@ -16,12 +16,14 @@
 #include "arguments.hpp"
 #include "call.hpp"
 #include "collective.hpp"
+#include "group.hpp"
 #include "request.hpp"
 #include "topology/colocated.hpp"
 #include "topology/dedicated.hpp"
 #include "topology/hierarchical.hpp"
 #include "topology/replicated.hpp"
 #include "topology/ring.hpp"
+#include "usable.hpp"
 #include "version.hpp"
 
 #if __has_include(<mpi.h>)
@@ -53,51 +55,6 @@ decltype(auto) transport_of(Comm& comm) {
   }
 }
 
-template <class T>
-void expect_usable(std::span<const T> in, std::span<T> out) {
-  if (in.size() != out.size())
-    throw usage("omni: the input has " + std::to_string(in.size()) + " elements, the output " + std::to_string(out.size()));
-  if (in.empty()) return;
-  if (in.data() == nullptr) throw usage("omni: the input is null, but has " + std::to_string(in.size()) + " elements");
-  if (out.data() == nullptr) throw usage("omni: the output is null, but has " + std::to_string(out.size()) + " elements");
-  const std::less<const T*> before;
-  const T* const o = out.data();
-  if (o != in.data() && before(o, in.data() + in.size()) && before(in.data(), o + out.size()))
-    throw usage("omni: input and output overlap in part; they must be the same memory or disjoint");
-}
-template <class Call>
-void expect_usable(const Call& call) {
-  using T = typename Call::value_type;
-  expect_usable<T>(call.in, call.out);
-  constexpr std::size_t largest_bytes = std::size_t{1} << 30U;
-  if constexpr (requires { call.partition.uniform(); }) {
-    if (call.partition.uniform() == 0) throw usage("omni: blocks of 0 elements");
-  }
-  if (call.partition.largest(call.in.size()) > largest_bytes / sizeof(T))
-    throw usage("omni: a block of " + std::to_string(call.partition.largest(call.in.size())) +
-                " elements is more than a packet holds (1 GiB)");
-}
-
-/// What a call that goes to servers must be beside that.
-inline void expect_within_limits(std::size_t packet_bytes, int window) {
-  if (window > server_limits::window || packet_bytes > server_limits::bytes)
-    throw usage("omni: servers take windows of up to " + std::to_string(server_limits::window) + " and packets of up to " +
-                std::to_string(server_limits::bytes) + " bytes");
-}
-
-template <class Cluster, class Call>
-void expect_served(const Cluster& cluster, const Call& call) {
-  if (cluster.is_server())
-    throw usage("omni: rank " + std::to_string(cluster.rank()) + " of the cluster is a server; only workers call");
-  if constexpr (!requires { call.partition.uniform(); })
-    throw usage("omni: servers fold blocks of equal size only (fixed_blocks, or a partitioner with uniform())");
-  const auto n = call.in.size();
-  const auto largest = call.partition.largest(n);
-  if (call.blocks() != (n == 0 ? 0 : (n - 1) / std::max<std::size_t>(largest, 1) + 1))
-    throw usage("omni: servers cut tensors into blocks of largest() elements, and this partitioner does not");
-  expect_within_limits(call.packet_bytes, call.window);
-}
-
 /// What MPI did for a call.
 template <class Transport, class Call>
 report run_natively(Transport& transport, const Call& call, const stopwatch& watch) {
@@ -116,21 +73,59 @@ report run_natively(Transport& transport, const Call& call, const stopwatch& wat
   return r;
 }
 
+/// Whether a group of tensors is one operation. What knows of one tensor only takes them one after the other.
+template <class Topology, class Transport>
+constexpr bool takes_groups = !may_lose<Transport> && (std::is_same_v<Topology, automatic> || std::is_same_v<Topology, colocated> ||
+                                                       std::is_same_v<Topology, replicated>);
+
+template <class Transport, class Call, class Topology>
+report run(Transport&& transport, const Call& call, const Topology& topology);
+template <class Transport, class Call, class Topology>
+report run_one_by_one(Transport& transport, const Call& group, const Topology& topology) {
+  report sum;
+  for (std::size_t i = 0; i < group.data->in.size(); ++i) {
+    auto one = group.one(i);
+    choose_topology(one, topology);
+    add_to(sum, run(transport, one, topology));
+  }
+  return sum;
+}
+
+/// Drives what is under way until an operation can begin at once.
+template <class Transport>
+void settle_queue(Transport& transport) {
+  if constexpr (requires { transport.nothing_queued(); }) {
+    while (!transport.nothing_queued())
+      if (!operation_base::progress_all()) std::this_thread::yield();
+  }
+}
+
+/// What the transport is found to do; measured the first time, by all ranks together.
+template <class Transport>
+calibration calibrated(Transport& transport) {
+  settle_queue(transport);
+  // What is under way has chosen by what was known when it began: it is finished before that changes.
+  if (!transport.measured().known() && operation_base::any_active()) operation_base::settle(&transport.context());
+  return transport.calibrate();
+}
+
 /// The blocking call: hand over to MPI what MPI does better, run the state machine for the rest.
 template <class Transport, class Call, class Topology>
 report run(Transport&& transport, const Call& call, const Topology& topology) {
   expect_usable(call);
-  if constexpr (reduces_itself<std::remove_reference_t<Transport>, typename Call::value_type, typename Call::operation_type>()) {
+  if constexpr (Call::is_group && !takes_groups<Topology, Transport>) {
+    return run_one_by_one(transport, call, topology);
+  } else if constexpr (!Call::is_group && reduces_itself<std::remove_reference_t<Transport>, typename Call::value_type,
+                                                         typename Call::operation_type>()) {
     // MPI's blocking call drives nothing of ours, and a peer may need what this thread has under way before it gets here.
     const auto natively = [&](const stopwatch& watch) {
       if (operation_base::any_active()) operation_base::settle(&transport.context());
       return run_natively(transport, call, watch);
     };
     bool small = false;
-    if constexpr (std::is_same_v<Topology, automatic>) small = topology.is_small(call.bytes());
+    if constexpr (std::is_same_v<Topology, automatic>) small = topology.is_small(call.bytes(), surroundings::of(transport));
     if (small && transport.size() > 1) {
-      while (!transport.nothing_queued())
-        if (!operation_base::progress_all()) std::this_thread::yield();
+      settle_queue(transport);
       if (bypasses(topology, call, transport)) return natively(stopwatch());
     }
     using plain = std::remove_reference_t<Transport>;
@@ -148,6 +143,8 @@ report run(Transport&& transport, const Call& call, const Topology& topology) {
 
 template <class Transport, class Call, class Topology>
 request start(Transport&& transport, Call call, const Topology& topology) {
+  static_assert(!Call::is_group || takes_groups<Topology, Transport>,
+                "omni: this topology takes a group's tensors one after the other, which iallreduce cannot; start one for each");
   expect_usable(call);
   call.blocking = false;
   auto op = make_operation<Topology, Transport>(std::forward<Transport>(transport), call, topology);
@@ -203,6 +200,14 @@ Result parse(const F& f, Data& data, const More&... more) {
   if constexpr (!spannable<Data>) {
     static_assert(spannable<Data>, "omni: the data is nothing that a std::span can be made from");
     return Result{};
+  } else if constexpr (grouped<Data>) {
+    using E = group_element<Data>;
+    static_assert(!std::is_const_v<E>, "omni: reducing in place writes to the data, which is const; give an output as well");
+    if constexpr (std::is_const_v<E> || !legal<std::remove_const_t<E>, Policies..., More...>()) {
+      return Result{};
+    } else {
+      return with_group<E>(spans_of<const E>(data), spans_of<E>(data), f, Policies{}..., more...);
+    }
   } else {
     using E = span_element<Data>;
     constexpr bool writable = !std::is_const_v<E>;
@@ -220,6 +225,16 @@ requires spannable<Out> Result parse(const F& f, Data& data, Out& out, const Mor
   if constexpr (!spannable<Data>) {
     static_assert(spannable<Data>, "omni: the data is nothing that a std::span can be made from");
     return Result{};
+  } else if constexpr (grouped<Data> && grouped<Out>) {
+    using T = group_element<Out>;
+    static_assert(!std::is_const_v<T>, "omni: the output is const");
+    constexpr bool same = std::is_same_v<std::remove_const_t<T>, std::remove_const_t<group_element<Data>>>;
+    static_assert(same, "omni: input and output have different element types");
+    if constexpr (std::is_const_v<T> || !same || !legal<std::remove_const_t<T>, Policies..., More...>()) {
+      return Result{};
+    } else {
+      return with_group<T>(spans_of<const T>(data), spans_of<T>(out), f, Policies{}..., more...);
+    }
   } else {
     using T = span_element<Out>;
     constexpr bool writable = !std::is_const_v<T>;
@@ -246,6 +261,9 @@ requires spannable<Out> Result parse(const F& f, Data& data, Out& out, const Mor
 ///   packets, and everywhere with OMNI_CHECK=1.
 /// @param data what a std::span can be made from; with `out` given it is not written, else it is reduced in place. Sizes 0 and 1,
 ///   more than 2^31, and ranks that have only zeros are fine.
+///   A range of tensors (std::vector<std::span<T>>, std::vector<std::vector<T>>) is a *group*: all of them are reduced in one
+///   operation, where they lie, at the cost of one tensor as long as all together. The ranks have the same lengths in the same
+///   order. By ring, servers, and where packets may be lost, they go one after the other.
 /// Operation (default sum) and policies (default fixed_blocks, simd_detector, automatic) come in any order, each at most once.
 ///
 /// A block is *null* where all elements have the bits of the operation's identity; null blocks are not sent, and the result is that

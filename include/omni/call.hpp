@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -10,6 +11,7 @@
 #include <type_traits>
 #include <typeinfo>
 
+#include "block.hpp"
 #include "concepts.hpp"
 #include "pack/signature.hpp"
 
@@ -59,9 +61,28 @@ struct call {
   bool shares = false;    ///< and share memory for packets
   bool is_stage = false;  ///< of another call, that is: neither traced by itself nor left to MPI unseen
 
+  static constexpr bool is_group = false;  ///< of several tensors (group.hpp)
+
   [[nodiscard]] bool in_place() const { return static_cast<const T*>(out.data()) == in.data(); }
+  [[nodiscard]] std::size_t size() const { return in.size(); }
   [[nodiscard]] std::size_t blocks() const { return partition.count(in.size()); }
   [[nodiscard]] std::size_t bytes() const { return in.size_bytes(); }
+  [[nodiscard]] block_range range(std::size_t block) const { return partition.block(block, in.size()); }
+  [[nodiscard]] std::size_t largest_block() const { return partition.largest(in.size()); }
+  /// Where a block's elements lie.
+  [[nodiscard]] const T* input(std::size_t block) const { return in.data() + range(block).first; }
+  [[nodiscard]] T* output(std::size_t block) const { return out.data() + range(block).first; }
+  /// Of n blocks from this one on, those that lie one after the other.
+  [[nodiscard]] std::size_t together(std::size_t /*block*/, std::size_t n) const { return n; }
+  /// What one rank alone has to do.
+  void copy_through() const {
+    if (!in_place()) std::copy(in.begin(), in.end(), out.begin());
+  }
+  /// The caller's memory may be gone.
+  void let_go() {
+    in = {};
+    out = {};
+  }
 
   /// What the caller has to give alike on all ranks.
   [[nodiscard]] signature sign() const { return sign("", packet_bytes, window); }

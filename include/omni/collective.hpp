@@ -37,7 +37,7 @@ constexpr bool agrees_first() {
 /// Whether the transport may go to MPI's own allreduce with a call.
 template <class Topology, class Call, class Transport>
 constexpr bool may_hand_over() {
-  return std::is_same_v<Topology, automatic> &&
+  return std::is_same_v<Topology, automatic> && !Call::is_group &&
          reduces_itself<Transport, typename Call::value_type, typename Call::operation_type>();
 }
 /// Memory that all ranks of a transport share, or nullptr. Precondition: the transport is open.
@@ -51,8 +51,8 @@ template <class Topology, class Call, class Transport>
 bool bypasses(const Topology& topology, const Call& call, const Transport& transport) {
   if constexpr (may_hand_over<Topology, Call, Transport>()) {
     const auto* const w = window_of(transport);
-    return topology.is_small(call.bytes()) && !call.is_stage && (w == nullptr || w->ranks() > automatic::most_sharing_ranks) &&
-           !transport.checks_calls();
+    return topology.is_small(call.bytes(), surroundings::of(transport)) && !call.is_stage &&
+           (w == nullptr || w->ranks() > automatic::most_sharing_ranks) && !transport.checks_calls();
   } else {
     return false;
   }
@@ -91,8 +91,7 @@ class collective final : public operation_base {
   /// They find that the calls differ.
   void call_off() noexcept override {
     call_.topology = "none: it gave up";
-    call_.in = {};  // the caller's memory may be gone before the others have heard
-    call_.out = {};
+    call_.let_go();  // before the others have heard
   }
 
   /// The ranks have agreed that MPI's own blocking allreduce is best: done here, and still to be called.
@@ -274,7 +273,7 @@ class collective final : public operation_base {
   }
   void run() {
     if constexpr (hands_over) {
-      if (call_.blocking && topology_.is_native(call_, transport_.size(), transport_.one_host())) {
+      if (call_.blocking && topology_.choose(call_.bytes(), call_.density, around(call_, transport_)) == way::native) {
         handed_over_ = true;
         pass_turn();
         release();
@@ -290,7 +289,7 @@ class collective final : public operation_base {
   }
 
   void alone() {
-    if (!call_.in_place()) std::copy(call_.in.begin(), call_.in.end(), call_.out.begin());
+    call_.copy_through();
     report_.topology = "local";
     report_.blocks_total = report_.blocks_sent = report_.union_blocks = call_.blocks();
     end();

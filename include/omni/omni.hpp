@@ -5,6 +5,7 @@
 // Everything that needs no more than a compiler and mpi.h.
 
 #include "allreduce.hpp"
+#include "calibrate.hpp"
 #include "cluster.hpp"
 #include "concepts.hpp"
 #include "detect/scalar.hpp"

@@ -19,7 +19,8 @@ namespace omni {
 ///     omni::plan p{comm, grad.size(), omni::sum{}};
 ///     for (...) p.run(grad);
 ///
-/// Making a plan is collective: it opens the library's side of the communicator. After the first run of a shape, run() allocates
+/// Making a plan is collective: it opens the library's side of the communicator and, between hosts, measures it the first time, as
+/// omni::calibrate does, and makes the communicators of hierarchical. After the first run of a shape, run() allocates
 /// nothing; start() allocates the request. Cost and errors of a run are those of allreduce; a tensor of another size is a `usage`
 /// error. The communicator (or transport) must outlive the plan.
 template <class Comm, class... Choices>
@@ -58,8 +59,15 @@ class plan {
   template <class Data>
   static std::size_t as_span_size(Data& data) {
     static_assert(detail::spannable<Data>, "omni: the data is nothing that a std::span can be made from");
-    if constexpr (detail::spannable<Data>) return std::span(data).size();
-    else return 0;
+    if constexpr (detail::grouped<Data>) {
+      std::size_t all = 0;
+      for (const auto& tensor : std::span(data)) all += std::span(tensor).size();
+      return all;
+    } else if constexpr (detail::spannable<Data>) {
+      return std::span(data).size();
+    } else {
+      return 0;
+    }
   }
   void expect_size(std::size_t n) const {
     if (n != elements_)
@@ -67,9 +75,11 @@ class plan {
   }
   void open() {
     decltype(auto) transport = detail::transport_of(comm());
-    if constexpr (requires { transport.nothing_queued(); }) {
-      while (!transport.nothing_queued())
-        if (!detail::operation_base::progress_all()) std::this_thread::yield();
+    detail::settle_queue(transport);
+    if constexpr (requires { transport.calibrate(); }) {
+      if (transport.one_host()) return;  // nothing is chosen by what would be measured
+      detail::calibrated(transport);
+      if (transport.has_levels(0, true)) static_cast<void>(transport.levels(0));
     }
   }
 

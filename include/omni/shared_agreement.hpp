@@ -105,7 +105,7 @@ class shared_agreement {
 
   // Bytes that a contribution may have; 0 if records have none.
   static std::size_t recorded_bytes(const Topology& topology, const Call& call, const window& w) {
-    if constexpr (std::is_same_v<Topology, automatic> && alignof(typename Call::value_type) <= alignment) {
+    if constexpr (std::is_same_v<Topology, automatic> && !Call::is_group && alignof(typename Call::value_type) <= alignment) {
       if (topology.is_recorded(call.bytes(), w.ranks())) {
         const auto bytes = contribution<Call>::largest(call);
         // A part is at most a line more than an equal share of blocks, and they are whole.
@@ -123,7 +123,7 @@ class shared_agreement {
   [[nodiscard]] bool fits(const Call& call) const {
     constexpr std::size_t overhead = 256;
     const auto most = window::packet_room / static_cast<std::size_t>(window_->ranks()) / 3 - overhead;
-    return call.partition.largest(call.in.size()) <= most / sizeof(typename Call::value_type);
+    return call.largest_block() <= most / sizeof(typename Call::value_type);
   }
   [[nodiscard]] bool is_small() const { return bytes_ != 0 && bytes_ <= window::small_bytes; }
   [[nodiscard]] contributions recorded() const {

@@ -42,13 +42,6 @@ void check_type(Cluster& cluster) {
   for (const auto shape : {patterns::shape::clustered, patterns::shape::none_null, patterns::shape::single})
     for (const std::size_t n : {std::size_t{1}, std::size_t{5003}}) (check<Cluster, T>(cluster, Ops{}, shape, n), ...);
 }
-template <class... T, class Cluster>
-void check_integers(Cluster& cluster) {
-  (check_type<T, omni::sum, omni::prod, omni::min, omni::max, omni::band, omni::bor, omni::bxor, omni::land, omni::lor, omni::lxor>(
-       cluster),
-   ...);
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -59,7 +52,12 @@ int main(int argc, char** argv) {
       std::cerr << "there are no servers\n";
       failures = 1;
     }
-    check_integers<std::int8_t, std::uint16_t, std::int32_t, std::uint64_t>(cluster);
+    check_type<std::int32_t, omni::sum, omni::prod, omni::min, omni::max, omni::band, omni::bor, omni::bxor, omni::land, omni::lor,
+               omni::lxor>(cluster);
+    // All of them on each type would take minutes to compile.
+    check_type<std::int8_t, omni::sum, omni::max, omni::lxor>(cluster);
+    check_type<std::uint16_t, omni::prod, omni::band, omni::lor>(cluster);
+    check_type<std::uint64_t, omni::min, omni::bor, omni::bxor, omni::land>(cluster);
     check_type<float, omni::sum, omni::prod, omni::min, omni::max, omni::land, omni::lor, omni::lxor>(cluster);
     check_type<double, omni::sum, omni::prod, omni::min, omni::max>(cluster);
     check_type<long double, omni::sum, omni::min>(cluster);

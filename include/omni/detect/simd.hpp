@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstring>
 #include <span>
+#include <string_view>
 
 #include "scalar.hpp"
 
@@ -117,6 +118,15 @@ inline mark_kernel best_mark_kernel() {
   if (__builtin_cpu_supports("avx2")) return mark_avx2;
 #endif
   return mark_words;
+}
+
+/// Its instructions: "avx512f", "avx2" or "words".
+inline std::string_view mark_instructions() {
+#if OMNI_DETAIL_X86
+  if (best_mark_kernel() == mark_avx512) return "avx512f";
+  if (best_mark_kernel() == mark_avx2) return "avx2";
+#endif
+  return "words";
 }
 
 }  // namespace detail

@@ -7,12 +7,45 @@
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <variant>
 
+#include "../calibration.hpp"
 #include "hierarchical.hpp"
 #include "ring.hpp"
 #include "slots.hpp"
+
+namespace omni::detail {
+
+/// What a choice of topology goes by, beside size and density.
+struct surroundings {
+  int ranks = 1;
+  bool one_host = true;
+  int ranks_of_a_host = 1;  ///< of the host that has most, if there are several
+  calibration measured{};
+  bool shares = false;  ///< memory for packets
+  bool levels = false;  ///< can be told apart and used
+  bool native = false;  ///< the transport has an allreduce of its own for the type and operation
+
+  /// Precondition: the transport is open.
+  template <class Transport>
+  static surroundings of(const Transport& transport) {
+    surroundings s;
+    s.ranks = transport.size();
+    if constexpr (requires { transport.one_host(); }) s.one_host = transport.one_host();
+    if constexpr (requires { transport.ranks_of_a_host(); }) s.ranks_of_a_host = transport.ranks_of_a_host();
+    if constexpr (requires { transport.measured(); }) s.measured = transport.measured();
+    if constexpr (requires { transport.shared_window(); }) s.shares = transport.shared_window() != nullptr;
+    if constexpr (requires { transport.has_levels(0, true); }) s.levels = transport.has_levels(0, true);
+    return s;
+  }
+};
+
+/// What automatic chooses between.
+enum class way { native, levels, ring, streams };
+
+}  // namespace omni::detail
 
 namespace omni {
 
@@ -34,7 +67,7 @@ namespace omni {
 ///
 /// Without MPI, or for an operation or type that MPI does not have, it is the owner streams at every size.
 struct automatic {
-  std::size_t small_bytes = std::size_t{256} << 10U;
+  std::size_t small_bytes = 0;  ///< 0: by the cost model where the communicator was calibrated, else 256 KiB
   std::size_t ring_bytes = std::size_t{4} << 20U;
 
   static constexpr std::string_view name = "automatic";
@@ -58,32 +91,39 @@ struct automatic {
     constexpr std::size_t most = std::size_t{256} << 10U;
     return ranks <= most_sharing_ranks && bytes <= most && bytes * (ranks == 2 ? 1U : static_cast<std::size_t>(ranks)) <= most;
   }
-  [[nodiscard]] constexpr bool is_small(std::size_t bytes) const { return bytes <= std::min(small_bytes, one_message); }
+  /// Up to which size no rank asks the others anything: MPI's own allreduce, where ranks do not share memory.
+  [[nodiscard]] std::size_t small_limit(const detail::surroundings& here) const {
+    constexpr std::size_t assumed = std::size_t{256} << 10U;
+    if (small_bytes != 0) return std::min(small_bytes, one_message);
+    return here.measured.known() && !here.one_host ? detail::cost_model(here.measured, here.ranks).small_bytes() : assumed;
+  }
+  [[nodiscard]] bool is_small(std::size_t bytes, const detail::surroundings& here) const { return bytes <= small_limit(here); }
   /// Whether a dense algorithm is faster. Inside a host that is where the copies of sparse packets cost more than the volume they
   /// save; between hosts volume is all, and the streams carry less than a ring unless nothing is null. The limits are measured
   /// (docs/tuning.md).
-  [[nodiscard]] bool is_dense(std::size_t bytes, double density, int ranks, bool one_host) const {
+  [[nodiscard]] bool is_dense(std::size_t bytes, double density, const detail::surroundings& here) const {
     const bool large = bytes >= ring_bytes;
-    if (!one_host) return density > 0.9;
-    if (ranks == 2) return density > (large ? 0.55 : 0.35);
-    const double union_density = 1 - std::pow(1 - density, ranks);  // of blocks that are not null independently of each other
+    if (!here.one_host) return density > 0.9;
+    if (here.ranks == 2) return density > (large ? 0.55 : 0.35);
+    const double union_density = 1 - std::pow(1 - density, here.ranks);  // of blocks not null independently of each other
     return density + union_density > (large ? 1.05 : 0.7);
   }
-  /// Whether two levels are worth their passes over memory, two more of the tensor on each rank, where a host has so many ranks: a
-  /// host then sends what one rank would, d + u of the tensor instead of that many times as much. A link is taken to have an eighth
-  /// of the rate of memory.
-  [[nodiscard]] static bool is_worth_levels(double density, int ranks, int ranks_of_a_host) {
-    const double union_density = 1 - std::pow(1 - density, ranks);
-    return (density + union_density) * (ranks_of_a_host - 1) > 2.0 / 8;
+  /// Whether several hosts with several ranks are worth two levels. Where nothing was measured, a host's link is taken to have an
+  /// eighth of the rate at which a rank scans.
+  [[nodiscard]] static bool is_worth_levels(double density, const detail::surroundings& here) {
+    const double scan = 8;
+    const calibration assumed{1, 1.0 / here.ranks_of_a_host, scan};
+    return detail::cost_model(here.measured.known() ? here.measured : assumed, here.ranks)
+        .is_worth_levels(density, here.ranks_of_a_host);
   }
-  /// Whether MPI's own allreduce is the best there is, for a call that may go there.
-  template <class Call>
-  [[nodiscard]] bool is_native(const Call& call, int ranks, bool one_host) const {
-    return call.shares ? is_small(call.bytes()) && ranks > most_sharing_ranks
-                       : is_native(call.bytes(), call.density, ranks, one_host);
-  }
-  [[nodiscard]] bool is_native(std::size_t bytes, double density, int ranks, bool one_host) const {
-    return is_small(bytes) || (bytes < std::min(ring_bytes, one_message) && is_dense(bytes, density, ranks, one_host));
+  [[nodiscard]] detail::way choose(std::size_t bytes, double density, const detail::surroundings& here) const {
+    using detail::way;
+    const bool dense = here.native && !here.shares && is_dense(bytes, density, here);
+    if (here.native && here.shares && is_small(bytes, here) && here.ranks > most_sharing_ranks) return way::native;
+    if (here.native && !here.shares && is_small(bytes, here)) return way::native;
+    if (dense && bytes < std::min(ring_bytes, one_message)) return way::native;
+    if (here.levels && is_worth_levels(density, here)) return way::levels;
+    return dense ? way::ring : way::streams;
   }
   [[nodiscard]] static constexpr detail::ownership streams(int ranks) {
     return ranks == 2 ? detail::ownership::replicated : detail::ownership::shared;
@@ -101,6 +141,17 @@ template <class Transport, class T, class Op>
 constexpr bool reduces_itself() {
   if constexpr (requires { Transport::template has_allreduce<T, Op>; }) return Transport::template has_allreduce<T, Op>;
   else return false;
+}
+
+/// What one call's choice goes by. Precondition: the ranks have agreed on it.
+template <class Call, class Transport>
+surroundings around(const Call& call, const Transport& transport) {
+  auto here = surroundings::of(transport);
+  here.shares = call.shares;
+  here.native = reduces_itself<Transport, typename Call::value_type, typename Call::operation_type>();
+  here.levels = false;
+  if constexpr (may_be_hierarchical<Call, Transport>()) here.levels = transport.has_levels(0, call.blocking);
+  return here;
 }
 
 /// The handle of the transport's own allreduce under way, where it has one.
@@ -127,24 +178,21 @@ class automatic_choice {
  public:
   automatic_choice(const automatic& t, const Call& call, Transport& transport, mailbox_type mailbox)
       : call_(call), transport_(&transport) {
-    const auto ranks = transport.size();
-    if constexpr (native) {
-      if (t.is_native(call, ranks, transport.one_host())) return;
-    }
-    if constexpr (may_be_hierarchical<Call, Transport>()) {
-      if (transport.has_levels(0, call.blocking) && automatic::is_worth_levels(call.density, ranks, transport.ranks_of_a_host())) {
-        engine_.template emplace<levels_engine>(hierarchical<>{}, call, transport, std::move(mailbox));
+    const auto here = around(call, transport);
+    switch (t.choose(call.bytes(), call.density, here)) {
+      case way::native:
         return;
-      }
-    }
-    if constexpr (native) {
-      if (!call.shares && t.is_dense(call.bytes(), call.density, ranks, transport.one_host())) {
+      case way::levels:
+        if constexpr (may_be_hierarchical<Call, Transport>())
+          engine_.template emplace<levels_engine>(hierarchical<>{}, call, transport, std::move(mailbox));
+        return;
+      case way::ring:
         engine_.template emplace<ring_engine>(ring{}, call, transport, std::move(mailbox));
         return;
-      }
+      case way::streams:
+        engine_.template emplace<streams_engine>(automatic::streams(here.ranks), automatic::streams_name(here.ranks),
+                                                 stream_options{}, call, transport, std::move(mailbox));
     }
-    engine_.template emplace<streams_engine>(automatic::streams(ranks), automatic::streams_name(ranks), stream_options{}, call,
-                                             transport, std::move(mailbox));
   }
   void start() {
     if (visit([](auto& e) { e.start(); })) return;
@@ -215,9 +263,23 @@ struct automatic_slots : slot_engine<Call, Transport> {
       : slot_engine<Call, Transport>(ownership::shared, "colocated", {}, call, transport, std::move(mailbox)) {}
 };
 
+/// Nor for a group of tensors: only the owner streams know of several.
 template <class Call, class Transport>
-using automatic_engine =
-    std::conditional_t<may_lose<Transport>, automatic_slots<Call, Transport>, automatic_choice<Call, Transport>>;
+struct automatic_group : stream_engine<Call, Transport> {
+  template <class Mailbox>
+  automatic_group(const automatic& /*none*/, const Call& call, Transport& transport, Mailbox mailbox)
+      : stream_engine<Call, Transport>(automatic::streams(transport.size()), automatic::streams_name(transport.size()), {}, call,
+                                       transport, std::move(mailbox)) {}
+};
+
+template <class Call, class Transport>
+auto automatic_engine_for() {
+  if constexpr (may_lose<Transport>) return std::type_identity<automatic_slots<Call, Transport>>{};
+  else if constexpr (Call::is_group) return std::type_identity<automatic_group<Call, Transport>>{};
+  else return std::type_identity<automatic_choice<Call, Transport>>{};
+}
+template <class Call, class Transport>
+using automatic_engine = typename decltype(automatic_engine_for<Call, Transport>())::type;
 
 }  // namespace detail
 

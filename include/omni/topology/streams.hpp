@@ -59,11 +59,10 @@ class stream_engine : public stream_exchange<stream_state, Transport> {
         call_(call),
         identity_(null_element<Op, T>(call.op)),
         blocks_(who != ownership::nobody ? call.blocks() : 0),
-        map_(blocks_, base::owners(), stripe_blocks(sizeof(T), call.partition.largest(call.in.size()))),
+        map_(blocks_, base::owners(), stripe_blocks(sizeof(T), call.largest_block())),
         rows_(map_.rows()) {
     const bool any = who != ownership::nobody;
-    base::size_packets(options, transport.preferred_packet_bytes(), call.partition.largest(call.in.size()) * sizeof(T),
-                       any && call.shares);
+    base::size_packets(options, transport.preferred_packet_bytes(), call.largest_block() * sizeof(T), any && call.shares);
     mine_ = any ? call.sign(name, limits_.packet_bytes, limits_.window) : call.sign(name, options.packet_bytes, options.window);
     report_.topology = name;
   }
@@ -130,7 +129,7 @@ class stream_engine : public stream_exchange<stream_state, Transport> {
     s_->sources.clear();
   }
 
-  [[nodiscard]] block_range range(std::size_t block) const { return call_.partition.block(block, call_.in.size()); }
+  [[nodiscard]] block_range range(std::size_t block) const { return call_.range(block); }
   /// Rows of an owner of which the blocks have been scanned and packed. To the row: an owner that folded only whole rounds would
   /// wait for a rank that waits for it in the middle of one.
   [[nodiscard]] std::uint64_t scanned_rows(std::size_t owner) const {
@@ -181,10 +180,10 @@ class stream_engine : public stream_exchange<stream_state, Transport> {
     std::size_t n = 1;
     auto run = range(scanned_);
     if constexpr (requires { call_.partition.uniform(); }) {
-      const auto block = std::min<std::size_t>(call_.partition.uniform(), call_.in.size());
+      const auto block = call_.largest_block();
       n = std::clamp<std::size_t>(run_bytes / (block * sizeof(T)), 1, 64);
-      n = std::min(n, blocks_ - scanned_);
-      run.size = std::min(n * block, call_.in.size() - run.first);
+      n = call_.together(scanned_, std::min(n, blocks_ - scanned_));
+      run = blocks(scanned_, n);
       pending_ = marked(run, block);
     } else {
       pending_ = marked(run, run.size);
@@ -199,7 +198,7 @@ class stream_engine : public stream_exchange<stream_state, Transport> {
   [[nodiscard]] std::uint64_t marked(block_range run, std::size_t block) const {
     if (run.size == 0) return 0;
     if constexpr (skips<Op, T>) {
-      return call_.detector.mark(call_.in.subspan(run.first, run.size), block, identity_);
+      return call_.detector.mark(std::span<const T>(call_.input(scanned_), run.size), block, identity_);
     } else {
       const auto n = run.size / block + (run.size % block != 0 ? 1 : 0);
       return n == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << n) - 1;
@@ -209,8 +208,7 @@ class stream_engine : public stream_exchange<stream_state, Transport> {
   void clear(std::size_t n) {
     for (std::size_t i = 0; i < n; ++i) {
       if ((pending_ >> i & 1U) != 0) continue;
-      const auto b = range(run_first_ + i);
-      std::fill_n(call_.out.begin() + static_cast<std::ptrdiff_t>(b.first), b.size, identity_);
+      std::fill_n(call_.output(run_first_ + i), range(run_first_ + i).size, identity_);
     }
   }
   // Packs a block and, where they go to the same place, those that follow it. How many: 0 if there is no packet for them.
@@ -223,7 +221,7 @@ class stream_engine : public stream_exchange<stream_state, Transport> {
     if (!mine) {
       auto* const at = s_->contributions[replicated_ ? 0 : peer_index(owner)].add(messages_, row, bytes, n);
       if (at == nullptr) return 0;
-      copy_bytes(at, call_.in.data() + b.first, bytes * n);
+      copy_bytes(at, call_.input(block), bytes * n);
     }
     if (mine || replicated_) {
       for (auto r = row; r != row + n; ++r) s_->own[static_cast<std::size_t>(r / 64)] |= bit(r);
@@ -289,11 +287,11 @@ class stream_engine : public stream_exchange<stream_state, Transport> {
     for (auto& i : s.arriving) i.post(messages_);
     return true;
   }
-  /// The elements of an owner's blocks in rows that are consecutive blocks.
-  [[nodiscard]] block_range blocks(std::uint64_t row, std::size_t owner, std::size_t rows) const {
-    const auto first = range(map_.block(row, owner));
-    if (rows == 1) return first;
-    const auto last = range(map_.block(row + rows - 1, owner));
+  /// The elements of n consecutive blocks.
+  [[nodiscard]] block_range blocks(std::size_t block, std::size_t n) const {
+    const auto first = range(block);
+    if (n == 1) return first;
+    const auto last = range(block + n - 1);
     return {first.first, last.first + last.size - first.first};
   }
   /// The block in a row of this rank's share.
@@ -309,19 +307,21 @@ class stream_engine : public stream_exchange<stream_state, Transport> {
   std::size_t fold_rows(std::uint64_t row, std::size_t n) {
     std::size_t bytes = 0, done = 0;  // of what is folded
     while (done != n) {
-      auto more = map_.together(row + done, n - done);
-      auto b = blocks(row + done, replicated_ ? 0 : static_cast<std::size_t>(rank_), more);
-      T* to = call_.out.data() + b.first;
+      const auto block = block_of(row + done);
+      auto more = call_.together(block, map_.together(row + done, n - done));
+      auto b = blocks(block, more);
+      T* const out = call_.output(block);
+      T* to = out;
       if (!replicated_) {
-        const auto first = range(block_of(row + done)).size;
+        const auto first = range(block).size;
         if (!equal_blocks || b.size != first * more) more = 1;  // the last block is shorter
         auto* const room = s_->results.add(messages_, row + done, first * sizeof(T), more);
         if (room == nullptr) break;
         to = reinterpret_cast<T*>(room);
         b.size = first * more;
       }
-      fold_sources(row, bytes, b, to);
-      if (!replicated_) copy_bytes(call_.out.data() + b.first, to, b.size * sizeof(T));
+      fold_sources(row, bytes, block, b.size, to);
+      if (!replicated_) copy_bytes(out, to, b.size * sizeof(T));
       bytes += b.size * sizeof(T);
       done += more;
     }
@@ -336,17 +336,17 @@ class stream_engine : public stream_exchange<stream_state, Transport> {
     folded_ = row + done;
     return done;
   }
-  // Folds b, the elements of which lie `skip` bytes into what the streams have for `row`.
-  void fold_sources(std::uint64_t row, std::size_t skip, block_range b, T* to) {
+  // Folds n elements from those of `block` on, which lie `skip` bytes into what the streams have for `row`.
+  void fold_sources(std::uint64_t row, std::size_t skip, std::size_t block, std::size_t n, T* to) {
     auto& s = *s_;
     s.sources.clear();
     const auto add = [&](std::size_t i) {
-      if (s.arriving[i].next_row() == row) s.sources.push_back(s.arriving[i].elements(skip + b.size * sizeof(T)) + skip);
+      if (s.arriving[i].next_row() == row) s.sources.push_back(s.arriving[i].elements(skip + n * sizeof(T)) + skip);
     };
     base::in_rank_order(add, [&] {
-      if (own_from_ == row) s.sources.push_back(call_.in.data() + b.first);
+      if (own_from_ == row) s.sources.push_back(call_.input(block));
     });
-    fold_block(call_.op, std::span<const void* const>(s.sources), s.sources.size() < static_cast<std::size_t>(ranks_), to, b.size);
+    fold_block(call_.op, std::span<const void* const>(s.sources), s.sources.size() < static_cast<std::size_t>(ranks_), to, n);
   }
 
   // Sends what should not wait for a full packet.
@@ -378,11 +378,12 @@ class stream_engine : public stream_exchange<stream_state, Transport> {
     while (stream.next_row() != in_stream::no_row) {
       const auto owner = base::owner_of(stream.peer());
       const auto row = stream.next_row();
-      const auto n = map_.together(row, stream.run(map_.stripe()));
-      if (!map_.exists(map_.block(row + n - 1, owner))) throw protocol(stream.peer(), "a row past the end");
-      const auto b = blocks(row, owner, n);
-      const auto bytes = b.size * sizeof(T);
-      copy_bytes(call_.out.data() + b.first, stream.elements(bytes), bytes);
+      const auto first = map_.block(row, owner);
+      auto n = map_.together(row, stream.run(map_.stripe()));
+      if (!map_.exists(first + n - 1)) throw protocol(stream.peer(), "a row past the end");
+      n = call_.together(first, n);
+      const auto bytes = blocks(first, n).size * sizeof(T);
+      copy_bytes(call_.output(first), stream.elements(bytes), bytes);
       report_.union_blocks += n;
       stream.pop(bytes, n);
     }

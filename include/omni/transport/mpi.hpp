@@ -192,6 +192,10 @@ class mpi {
   [[nodiscard]] bool has_levels(int group, bool may_block) const {
     return (group > 0 || context_->has_levels()) && (may_block || context_->knows_levels(group));
   }
+  /// What was measured of the communicator, if anything was.
+  [[nodiscard]] const calibration& measured() const { return context_->measured(); }
+  /// Measures it, the first time. Collective and blocking then. Precondition: nothing is queued.
+  calibration calibrate() { return context_->calibrate(); }
   /// Of the host that has most, if there are several hosts.
   [[nodiscard]] int ranks_of_a_host() const { return context_->ranks_of_a_host(); }
   /// Memory that all ranks share, if they run on one host. Known when nothing is queued.

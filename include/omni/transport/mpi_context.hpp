@@ -18,10 +18,12 @@
 #include <utility>
 #include <vector>
 
+#include "../calibration.hpp"
 #include "../concepts.hpp"
 #include "../environment.hpp"
 #include "../pack/signature.hpp"
 #include "host.hpp"
+#include "mpi_calibrate.hpp"
 #include "mpi_check.hpp"
 #include "mpi_levels.hpp"
 #include "shared_memory.hpp"
@@ -109,6 +111,12 @@ class mpi_context : public std::enable_shared_from_this<mpi_context> {
     return *known->second;
   }
   [[nodiscard]] bool knows_levels(int group) const { return levels_.find(group) != levels_.end(); }
+  [[nodiscard]] const calibration& measured() const { return measured_; }
+  /// Collective and blocking at the first call.
+  const calibration& calibrate() {
+    if (!measured_.known() && size_ > 1) measured_ = mpi_calibration(comm_, ranks_of_a_host_).result();
+    return measured_;
+  }
   /// The memory that all ranks share, if they do.
   [[nodiscard]] window* shared_window() const { return window_.get(); }
 
@@ -332,6 +340,7 @@ class mpi_context : public std::enable_shared_from_this<mpi_context> {
   bool ready_ = false, in_test_ = false;
   std::vector<std::int64_t> hosts_;  // of all ranks, if there are several
   int ranks_of_a_host_ = 1;
+  calibration measured_;
   std::map<int, std::unique_ptr<mpi_levels>> levels_;
   std::unique_ptr<neighbours> sharing_;
   std::unique_ptr<window> window_;

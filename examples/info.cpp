@@ -1,0 +1,102 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+//
+// omni-info: what omni finds where it runs, and what omni::automatic would choose for tensors of floats.
+//
+//     mpirun -np 4 omni-info
+
+#include <mpi.h>
+
+#include <array>
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <iostream>
+#include <string>
+#include <string_view>
+
+#include "omni/calibrate.hpp"
+
+namespace {
+
+std::string size_name(std::size_t bytes) {
+  if (bytes >= std::size_t{1} << 20U) return std::to_string(bytes >> 20U) + " MiB";
+  if (bytes >= std::size_t{1} << 10U) return std::to_string(bytes >> 10U) + " KiB";
+  return std::to_string(bytes) + " B";
+}
+
+/// As reports name it.
+std::string_view choice(std::size_t bytes, double density, const omni::detail::surroundings& here) {
+  using omni::automatic;
+  using omni::detail::way;
+  if (here.ranks == 1) return "local";
+  if (here.shares && automatic::is_recorded(bytes, here.ranks))
+    return automatic::is_folded_by_all(bytes, here.ranks) ? "replicated" : "colocated";
+  switch (automatic{}.choose(bytes, density, here)) {
+    case way::native:
+      return "mpi";
+    case way::levels:
+      return "hierarchical";
+    case way::ring:
+      return "ring";
+    case way::streams:
+      break;
+  }
+  return automatic::streams_name(here.ranks);
+}
+
+void print(const omni::transport::mpi& transport, const omni::calibration& measured) {
+  std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> library{};
+  int length = 0;
+  MPI_Get_library_version(library.data(), &length);
+  const std::string_view mpi(library.data());
+  auto here = omni::detail::surroundings::of(transport);
+  here.native = true;
+  std::printf("omni %d.%d.%d, %.*s\n", OMNI_VERSION_MAJOR, OMNI_VERSION_MINOR, OMNI_VERSION_PATCH,
+              static_cast<int>(mpi.substr(0, mpi.find_first_of(",\n")).size()), mpi.data());
+  std::printf("%-28s %d, %s\n", "ranks", here.ranks,
+              here.one_host               ? "on one host"
+              : here.ranks_of_a_host == 1 ? "each on a host of its own"
+                                          : ("up to " + std::to_string(here.ranks_of_a_host) + " on a host").c_str());
+  std::printf("%-28s %s\n", "memory that all share", here.shares ? "yes" : "no");
+  std::printf("%-28s %s\n", "zeros are found with", std::string(omni::detail::mark_instructions()).c_str());
+  if (measured.known()) {
+    std::printf("%-28s %.1f us\n", "latency", measured.latency * 1e6);
+    std::printf("%-28s %.1f MB/s a rank, each way, all at once\n", "link", measured.link_rate / 1e6);
+    std::printf("%-28s %.1f MB/s a rank, all at once\n", "scan", measured.scan_rate / 1e6);
+  }
+  if (!here.shares && here.ranks > 1)
+    std::printf("%-28s %zu bytes\n", "no rank is asked up to", omni::automatic{}.small_limit(here));
+
+  constexpr std::array densities{0.001, 0.01, 0.1, 0.5, 1.0};
+  std::printf("\nomni::automatic, blocks that are not null:\n%9s", "");
+  for (const double d : densities) std::printf(" %12.1f%%", d * 100);
+  for (std::size_t bytes = 4; bytes <= std::size_t{256} << 20U; bytes *= 4) {
+    std::printf("\n%9s", size_name(bytes).c_str());
+    for (const double d : densities) std::printf(" %13s", std::string(choice(bytes, d, here)).c_str());
+  }
+  std::printf("\n");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc > 1) {
+    const bool asked = std::strcmp(argv[1], "--help") == 0;
+    (asked ? std::cout : std::cerr)
+        << "usage: mpirun -np RANKS omni-info\n\nPrints what omni finds where it runs, what it measures "
+           "there, and what omni::automatic would choose.\n";
+    return asked ? 0 : 2;
+  }
+  MPI_Init(&argc, &argv);
+  try {
+    const auto measured = omni::calibrate(MPI_COMM_WORLD);
+    const omni::transport::mpi transport(MPI_COMM_WORLD);
+    if (transport.rank() == 0) print(transport, measured);
+  } catch (const std::exception& e) {
+    std::cerr << "omni-info: " << e.what() << '\n';
+    MPI_Abort(MPI_COMM_WORLD, 1);
+  }
+  MPI_Finalize();
+  return 0;
+}

@@ -1,0 +1,72 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <ostream>
+
+namespace omni {
+
+/// What was measured of a communicator (omni::calibrate, omni::plan): the same numbers on all its ranks, the slowest rank's.
+struct calibration {
+  double latency = 0;    ///< seconds from rank to rank, of a message of a few bytes
+  double link_rate = 0;  ///< bytes a second that a rank sends and receives while all do
+  double scan_rate = 0;  ///< bytes a second in which a rank looks for blocks that are not null, while all do
+
+  /// Whether anything was measured.
+  [[nodiscard]] bool known() const { return latency > 0 && link_rate > 0 && scan_rate > 0; }
+  friend bool operator==(const calibration&, const calibration&) = default;
+  friend std::ostream& operator<<(std::ostream& os, const calibration& c) {
+    return os << "latency " << c.latency * 1e6 << " us, link " << c.link_rate / 1e6 << " MB/s, scan " << c.scan_rate / 1e6
+              << " MB/s";
+  }
+};
+
+}  // namespace omni
+
+namespace omni::detail {
+
+/// What an allreduce takes, in seconds, by latencies and bytes: alpha and S / B of the usual model (Thakur, Rabenseifner and Gropp,
+/// 2005). `automatic` chooses by it where it was calibrated; docs/tuning.md holds it against measured times.
+class cost_model {
+ public:
+  cost_model(const calibration& measured, int ranks) : at_(measured), ranks_(std::max(ranks, 2)) {}
+
+  /// Messages that wait for each other until the ranks have agreed on a call (agreement.hpp).
+  [[nodiscard]] int agreement_steps() const { return (log2_ranks() + 1) / 2; }
+  [[nodiscard]] double agreement() const { return agreement_steps() * at_.latency; }
+  /// Of a good dense algorithm of MPI's, for tensors that are not tiny: a reduce-scatter and an allgather.
+  [[nodiscard]] double dense(double bytes) const { return 2 * log2_ranks() * at_.latency + 2 * others() * bytes / at_.link_rate; }
+  /// Of the owner streams, agreement included: contributions and results each have one latency.
+  [[nodiscard]] double streams(double bytes, double density) const {
+    const double moved = others() * (density + united(density)) * bytes / at_.link_rate;
+    return agreement() + 2 * at_.latency + std::max(moved, bytes / at_.scan_rate);
+  }
+  /// The largest tensor for which agreeing would take more than a twentieth of what the dense allreduce takes. Up to here no call
+  /// asks, and dense tensors lose nothing.
+  [[nodiscard]] std::size_t small_bytes() const {
+    constexpr double price = 0.05;
+    const double latencies = agreement_steps() / price - 2 * log2_ranks();
+    return static_cast<std::size_t>(std::clamp(latencies * at_.latency * at_.link_rate / (2 * others()), 4096.0, 4194304.0));
+  }
+  /// Whether two levels are worth their passes over memory, two more of the tensor on each rank, where a host has so many ranks:
+  /// its link then carries what one rank would send, d + u of the tensor, instead of that many times as much.
+  [[nodiscard]] bool is_worth_levels(double density, int ranks_of_a_host) const {
+    return (density + united(density)) * (ranks_of_a_host - 1) / ranks_of_a_host > 2 * at_.link_rate / at_.scan_rate;
+  }
+
+  /// Density of the union, where blocks are not null independently of each other.
+  [[nodiscard]] double united(double density) const { return 1 - std::pow(1 - density, ranks_); }
+
+ private:
+  [[nodiscard]] int log2_ranks() const { return static_cast<int>(std::bit_width(static_cast<unsigned>(ranks_) - 1)); }
+  [[nodiscard]] double others() const { return static_cast<double>(ranks_ - 1) / ranks_; }
+
+  calibration at_;
+  int ranks_;
+};
+
+}  // namespace omni::detail

@@ -1,0 +1,97 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <omni/calibration.hpp>
+#include <omni/topology/automatic.hpp>
+
+// The cost model, and what automatic makes of it. All expected values are worked out by hand.
+
+namespace {
+
+using omni::automatic;
+using omni::calibration;
+using omni::detail::cost_model;
+using omni::detail::surroundings;
+using omni::detail::way;
+
+// 50 us, 100 MB/s, 8 GB/s: hosts at 1 Gbit/s.
+const calibration gigabit{50e-6, 100e6, 8e9};
+
+surroundings hosts(int ranks, int of_a_host, const calibration& measured) {
+  surroundings s;
+  s.ranks = ranks;
+  s.one_host = false;
+  s.ranks_of_a_host = of_a_host;
+  s.measured = measured;
+  s.levels = of_a_host > 1;
+  s.native = true;
+  return s;
+}
+
+}  // namespace
+
+TEST_CASE("cost model: latencies and bytes") {
+  const cost_model two(gigabit, 2), four(gigabit, 4), five(gigabit, 5), seventeen(gigabit, 17);
+  CHECK(two.agreement_steps() == 1);
+  CHECK(four.agreement_steps() == 1);
+  CHECK(five.agreement_steps() == 2);
+  CHECK(seventeen.agreement_steps() == 3);
+  // 2 log2 4 latencies, and twice three quarters of a megabyte.
+  CHECK(four.dense(1e6) == doctest::Approx(4 * 50e-6 + 15e-3));
+  // An empty tensor: three latencies, and the scan. A dense one: all of it both ways.
+  CHECK(four.streams(8e6, 0) == doctest::Approx(150e-6 + 1e-3));
+  CHECK(four.streams(8e6, 1) == doctest::Approx(150e-6 + 120e-3));
+  CHECK(four.united(0.5) == doctest::Approx(1 - 0.0625));
+}
+
+TEST_CASE("cost model: agreeing takes a twentieth of a dense call where tensors stop being small") {
+  for (const int ranks : {2, 3, 4, 8, 64}) {
+    CAPTURE(ranks);
+    const cost_model m(gigabit, ranks);
+    const auto limit = static_cast<double>(m.small_bytes());
+    CHECK(m.agreement() / m.dense(limit) == doctest::Approx(0.05).epsilon(0.001));
+  }
+  CHECK(cost_model(gigabit, 4).small_bytes() == 53333);                // (20 - 4) 50 us x 100 MB/s / 1.5
+  CHECK(cost_model({1e-9, 1e6, 8e9}, 4).small_bytes() == 4096);        // never nothing
+  CHECK(cost_model({1.0, 100e9, 8e9}, 4).small_bytes() == 4U << 20U);  // nor all
+}
+
+TEST_CASE("automatic: as calibrated, as told, or as assumed") {
+  const auto known = hosts(4, 1, gigabit), unknown = hosts(4, 1, {});
+  CHECK(automatic{}.small_limit(known) == 53333);
+  CHECK(automatic{}.small_limit(unknown) == 256U << 10U);
+  CHECK(automatic{.small_bytes = 1000}.small_limit(known) == 1000);
+  CHECK(automatic{}.choose(53333, 0.01, known) == way::native);
+  CHECK(automatic{}.choose(53334, 0.01, known) == way::streams);
+  CHECK(automatic{}.choose(53334, 0.01, unknown) == way::native);
+  CHECK(automatic{}.choose(1U << 20U, 1, known) == way::native);
+  CHECK(automatic{}.choose(4U << 20U, 1, known) == way::ring);
+  CHECK(automatic{}.choose(4U << 20U, 0.9, known) == way::streams);
+  // One host is not chosen for by a link between hosts.
+  auto near = known;
+  near.one_host = true;
+  CHECK(automatic{}.small_limit(near) == 256U << 10U);
+  // Without an allreduce of the transport's own there is nothing but the streams.
+  auto bare = known;
+  bare.native = false;
+  for (const double d : {0.0, 1.0}) CHECK(automatic{}.choose(100, d, bare) == way::streams);
+}
+
+TEST_CASE("automatic: two levels where the link is the slower") {
+  // Two ranks on a host: (d + u) / 2 against 2 x link / scan.
+  const auto slow = hosts(4, 2, gigabit);               // 0.025
+  const auto fast = hosts(4, 2, {5e-6, 4.5e9, 8e9});    // 1.125
+  const auto middling = hosts(4, 2, {5e-6, 2e9, 8e9});  // 0.5
+  const std::size_t large = 64U << 20U;
+  CHECK(automatic{}.choose(large, 0.001, slow) == way::streams);  // u is 0.004
+  CHECK(automatic{}.choose(large, 0.02, slow) == way::levels);    // u is 0.078
+  CHECK(automatic{}.choose(large, 1, fast) == way::ring);
+  CHECK(automatic{}.choose(large, 0.1, middling) == way::streams);  // 0.1 + 0.344
+  CHECK(automatic{}.choose(large, 0.5, middling) == way::levels);   // 0.5 + 0.938
+  // Nothing measured: the link of a host has an eighth of the scan's rate, 2 x 1/16 for each of its two ranks.
+  const auto unknown = hosts(4, 2, {});
+  CHECK(automatic{}.choose(large, 0.04, unknown) == way::streams);  // (0.04 + 0.151) / 2 < 0.125
+  CHECK(automatic{}.choose(large, 0.06, unknown) == way::levels);   // (0.06 + 0.219) / 2
+}
