@@ -16,7 +16,8 @@ usage: bash bench/cluster/run.sh [--hosts N] [--ranks R] [--rate RATE] [--queue 
   --queue SIZE    of a link, as tc says it: what is more is dropped (default 16mb: nothing)
   --program FILE  what to run (default: the benchmark, built by bench/run.sh --help if need be)
 
-Everything else goes to the benchmark; the default is --sizes 64M --repeats 7. The namespaces are taken down at the end, after an error
+Everything else goes to the benchmark; the default is --sizes 64M --repeats 7. The benchmark calibrates the communicator first, holds the bytes that cross the interfaces
+against those that calls report, and fails if they are not the same. The namespaces are taken down at the end, after an error
 as well.
 EOF
 }
@@ -44,7 +45,7 @@ if [ -z "$program" ]; then
   program=build/bench-build/bench/omni-bench-allreduce
   bash bench/run.sh --help > /dev/null || exit 1  # builds it
 fi
-case "$program" in */omni-bench-allreduce) args=(--rate "$gigabits" "${args[@]}") ;; esac
+case "$program" in */omni-bench-allreduce) args=(--rate "$gigabits" --count-bytes --calibrate "${args[@]}") ;; esac
 program=$(readlink -f "$program")
 
 . tests/support/install.sh

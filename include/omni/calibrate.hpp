@@ -8,12 +8,12 @@
 namespace omni {
 
 /// Measures latency, link rate and scan rate of a communicator (an MPI_Comm or a boost::mpi::communicator). `automatic` then
-/// chooses by them, in all later calls on it, where ranks do not share memory: up to which size nothing is asked, and when two
-/// levels pay. omni::plan does the same by itself.
+/// chooses by them, in all later calls on it, where ranks do not share memory: up to which size nothing is asked, which dense
+/// tensors take the ring, and when two levels pay. omni::plan does the same by itself.
 ///
-/// Collective: all ranks call, in the order in which they start operations. Blocks for some ten milliseconds, the first time, after
-/// what is under way there; then the known numbers come back. Messages: some 30 of up to 62 KiB to one rank, more on a fast link,
-/// and 15 reductions of one number. @throws usage, mpi_error.
+/// Collective: all ranks call, in the order in which they start operations. Blocks for some fifty milliseconds, the first time,
+/// after what is under way there; then the known numbers come back. Messages: about a hundred of up to 62 KiB to one rank, more on
+/// a fast link, and some fifty reductions of one number. @throws usage, mpi_error.
 template <class Comm>
 calibration calibrate(const Comm& comm) {
   auto transport = detail::transport_of(comm);

@@ -52,6 +52,15 @@ class cost_model {
     const double latencies = agreement_steps() / price - 2 * log2_ranks();
     return static_cast<std::size_t>(std::clamp(latencies * at_.latency * at_.link_rate / (2 * others()), 4096.0, 4194304.0));
   }
+  /// The smallest dense tensor for the ring: its 2 (N-1) latencies then take at most a fifth more than a good dense algorithm
+  /// takes. MPI's own choice is seldom that good on a slow link, where messages that are not paced collide.
+  [[nodiscard]] std::size_t ring_bytes() const {
+    constexpr double more = 0.2;
+    const double latencies = agreement_steps() + 2 * (ranks_ - 1) - (1 + more) * 2 * log2_ranks();
+    return static_cast<std::size_t>(std::max(0.0, latencies / more) * at_.latency * at_.link_rate / (2 * others()));
+  }
+  /// Of Ethernet up to 2 Gbit/s.
+  [[nodiscard]] bool is_slow() const { return at_.link_rate < 250e6; }
   /// Whether two levels are worth their passes over memory, two more of the tensor on each rank, where a host has so many ranks:
   /// its link then carries what one rank would send, d + u of the tensor, instead of that many times as much.
   [[nodiscard]] bool is_worth_levels(double density, int ranks_of_a_host) const {

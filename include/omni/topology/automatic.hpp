@@ -68,7 +68,7 @@ namespace omni {
 /// Without MPI, or for an operation or type that MPI does not have, it is the owner streams at every size.
 struct automatic {
   std::size_t small_bytes = 0;  ///< 0: by the cost model where the communicator was calibrated, else 256 KiB
-  std::size_t ring_bytes = std::size_t{4} << 20U;
+  std::size_t ring_bytes = 0;   ///< 0: by the cost model where a slow link was calibrated, else 4 MiB
 
   static constexpr std::string_view name = "automatic";
   static constexpr bool samples_density = true;
@@ -98,11 +98,19 @@ struct automatic {
     return here.measured.known() && !here.one_host ? detail::cost_model(here.measured, here.ranks).small_bytes() : assumed;
   }
   [[nodiscard]] bool is_small(std::size_t bytes, const detail::surroundings& here) const { return bytes <= small_limit(here); }
+  /// From which size on dense tensors take the ring; below, MPI's own allreduce.
+  [[nodiscard]] std::size_t ring_limit(const detail::surroundings& here) const {
+    constexpr std::size_t assumed = std::size_t{4} << 20U;
+    if (ring_bytes != 0) return std::min(ring_bytes, one_message);
+    if (!here.measured.known() || here.one_host) return assumed;
+    const detail::cost_model model(here.measured, here.ranks);
+    return model.is_slow() ? std::min(model.ring_bytes(), one_message) : assumed;
+  }
   /// Whether a dense algorithm is faster. Inside a host that is where the copies of sparse packets cost more than the volume they
   /// save; between hosts volume is all, and the streams carry less than a ring unless nothing is null. The limits are measured
   /// (docs/tuning.md).
   [[nodiscard]] bool is_dense(std::size_t bytes, double density, const detail::surroundings& here) const {
-    const bool large = bytes >= ring_bytes;
+    const bool large = bytes >= ring_limit(here);
     if (!here.one_host) return density > 0.9;
     if (here.ranks == 2) return density > (large ? 0.55 : 0.35);
     const double union_density = 1 - std::pow(1 - density, here.ranks);  // of blocks not null independently of each other
@@ -121,7 +129,7 @@ struct automatic {
     const bool dense = here.native && !here.shares && is_dense(bytes, density, here);
     if (here.native && here.shares && is_small(bytes, here) && here.ranks > most_sharing_ranks) return way::native;
     if (here.native && !here.shares && is_small(bytes, here)) return way::native;
-    if (dense && bytes < std::min(ring_bytes, one_message)) return way::native;
+    if (dense && bytes < ring_limit(here)) return way::native;
     if (here.levels && is_worth_levels(density, here)) return way::levels;
     return dense ? way::ring : way::streams;
   }
