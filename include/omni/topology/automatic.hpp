@@ -221,9 +221,9 @@ class automatic_choice {
     return visit([&](const auto& e) { all = e.done(); }) ? all : reduced_;
   }
   void give_up() noexcept {
-    visit([](auto& e) {
+    static_cast<void>(visit([](auto& e) {
       if constexpr (requires { e.give_up(); }) e.give_up();
-    });
+    }));
   }
   void finish(report& r) const {
     if (visit([&](const auto& e) { e.finish(r); })) return;
@@ -248,11 +248,11 @@ class automatic_choice {
         self);
   }
   template <class F>
-  bool visit(const F& f) {
+  [[nodiscard]] bool visit(const F& f) {
     return visit_in(engine_, f);
   }
   template <class F>
-  bool visit(const F& f) const {
+  [[nodiscard]] bool visit(const F& f) const {
     return visit_in(engine_, f);
   }
 

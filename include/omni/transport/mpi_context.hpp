@@ -322,8 +322,9 @@ class mpi_context : public std::enable_shared_from_this<mpi_context> {
       }
     }
     // Latest first: a context frees the communicators that it has cut its own into, and those have contexts of their own.
-    const auto left = contexts();
-    for (auto e = left.rbegin(); e != left.rend(); ++e) MPI_Comm_delete_attr(e->comm, keyval());
+    auto left = contexts();
+    std::reverse(left.begin(), left.end());
+    for (const auto& e : left) MPI_Comm_delete_attr(e.comm, keyval());
     for (auto& op : operations()) MPI_Op_free(&op);
     operations().clear();
     int key = keyval().exchange(MPI_KEYVAL_INVALID);
