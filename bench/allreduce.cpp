@@ -8,6 +8,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstdio>
 #include <fstream>
@@ -41,7 +42,7 @@ struct options {
   std::uint64_t seed = 1;
   std::string json;
   bool out_of_place = false;
-  bool count_bytes = false, calibrate = false;
+  bool count_bytes = false, calibrate = false, phases = false;
 };
 
 std::size_t parse_size(const std::string& s) {
@@ -198,19 +199,30 @@ nlohmann::json measure(const world& w, const options& o, const std::vector<MPI_C
     once(0);
     const double crossed = o.count_bytes ? wire.sent() - before : 0;
     for (std::size_t i = 0; i < n; ++i) wrong += x[0][i] == expected[i] ? 0 : 1;
-    std::vector<double> local{report.density, report.union_density, static_cast<double>(report.bytes_sent),
-                              static_cast<double>(wrong)};
-    std::vector<double> all(4 * static_cast<std::size_t>(w.size));
-    MPI_Gather(local.data(), 4, MPI_DOUBLE, all.data(), 4, MPI_DOUBLE, 0, w.comm);
+    const std::vector<double> local{report.density,
+                                    report.union_density,
+                                    static_cast<double>(report.bytes_sent),
+                                    static_cast<double>(wrong),
+                                    report.detect_seconds,
+                                    report.exchange_seconds,
+                                    report.fold_seconds,
+                                    report.deliver_seconds,
+                                    report.seconds};
+    const auto fields = local.size();
+    std::vector<double> all(fields * static_cast<std::size_t>(w.size));
+    MPI_Gather(local.data(), static_cast<int>(fields), MPI_DOUBLE, all.data(), static_cast<int>(fields), MPI_DOUBLE, 0, w.comm);
     if (w.rank != 0) continue;
 
     double d = 0, u = 0, sent = 0, bad = 0, reported = 0;
+    std::array<double, 5> phases{};  // means over the ranks
     for (std::size_t r = 0; r < static_cast<std::size_t>(w.size); ++r) {
-      d = std::max(d, all[4 * r]);
-      u = std::max(u, all[4 * r + 1]);
-      sent = std::max(sent, all[4 * r + 2]);
-      reported += all[4 * r + 2];
-      bad += all[4 * r + 3];
+      const double* const of = all.data() + fields * r;
+      d = std::max(d, of[0]);
+      u = std::max(u, of[1]);
+      sent = std::max(sent, of[2]);
+      reported += of[2];
+      bad += of[3];
+      for (std::size_t i = 0; i < phases.size(); ++i) phases[i] += of[4 + i] * 1e6 / w.size;
     }
     const double N = w.size;
     const double S = static_cast<double>(n * sizeof(T));
@@ -242,6 +254,10 @@ nlohmann::json measure(const world& w, const options& o, const std::vector<MPI_C
                        {"bytes_reported", reported},
                        {"bytes_crossed", crossed},
                        {"wrong", bad},
+                       {"detect_us", phases[0]},
+                       {"exchange_us", phases[1]},
+                       {"fold_us", phases[2]},
+                       {"deliver_us", phases[3]},
                        {"speedup", mpi_best / time},
                        {"speedup_default", mpi_default / time},
                        {"time_over_limit", time / floor}};
@@ -249,6 +265,9 @@ nlohmann::json measure(const world& w, const options& o, const std::vector<MPI_C
                 print_size(n * sizeof(T)).c_str(), n, type.c_str(), percent, std::string(report.topology).c_str(), time * 1e6,
                 mpi_default * 1e6, mpi_best * 1e6, algorithms[best], S / time / 1e9, 2 * (N - 1) / N * S / time / 1e9, sent, bad,
                 mpi_best / time, time / floor);
+    if (o.phases)
+      std::printf("# one call, mean of all ranks: detect %.0f + exchange %.0f + fold %.0f + deliver %.0f = %.0f of %.0f us\n",
+                  phases[0], phases[1], phases[2], phases[3], phases[0] + phases[1] + phases[2] + phases[3], phases[4]);
     if (o.count_bytes && w.cluster == nullptr && report.topology != "mpi") {
       // On the wire there is more: headers, acknowledgements, what starts and ends the count. Within a host there is no wire.
       const bool plausible = crossed <= 1.1 * reported + 3e5 && (!wire.one_rank_each() || crossed >= 0.98 * reported);
@@ -300,6 +319,7 @@ int main(int argc, char** argv) {
   app.add_option("--rate", o.rate, "Gbit/s of the link, for time over limit; 0: measured")->capture_default_str();
   app.add_option("--seed", o.seed, "of the pattern")->capture_default_str();
   app.add_option("--json", o.json, "file to write the rows to");
+  app.add_flag("--phases", o.phases, "print where the time of a call goes");
   app.add_flag("--calibrate", o.calibrate, "let omni measure the communicator first, as omni::plan does between hosts");
   app.add_flag("--count-bytes", o.count_bytes,
                "hold what crosses the network interfaces against what calls report; wants a network "

@@ -59,7 +59,7 @@ class contribution {
         if (!call.in_place())
           for_each_run(~mask & ones(std::min<std::size_t>(64, blocks - first)), [&](std::size_t b, std::size_t n) {
             const auto run = range(call, first + b, n);
-            std::fill_n(call.out.data() + run.first, run.size, identity);
+            fill_elements(call.out.data() + run.first, run.size, identity);
           });
       }
       return at;

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstring>
 
@@ -38,5 +40,18 @@ inline void copy_bytes(void* to, const void* from, std::size_t bytes) {
   if (bytes != 0) std::memcpy(to, from, bytes);
 }
 #endif
+
+/// n times the same element. Compilers make scalar loops of std::fill_n at -O2; most identities are one byte over and over.
+template <class T>
+void fill_elements(T* to, std::size_t n, const T& value) {
+  std::array<unsigned char, sizeof(T)> bytes;  // NOLINT(cppcoreguidelines-pro-type-member-init): written before it is read
+  std::memcpy(bytes.data(), &value, sizeof(T));
+  for (const auto b : bytes)
+    if (b != bytes[0]) {
+      std::fill_n(to, n, value);
+      return;
+    }
+  if (n != 0) std::memset(static_cast<void*>(to), bytes[0], n * sizeof(T));
+}
 
 }  // namespace omni::detail

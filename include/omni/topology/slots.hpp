@@ -126,7 +126,7 @@ class slot_engine {
         for (std::size_t b = 0; b < 64 && first + b < blocks; ++b)
           if ((mask >> b & 1U) == 0) {
             const auto at = (first + b) * block_;
-            std::fill_n(call_.out.begin() + static_cast<std::ptrdiff_t>(at), std::min(block_, call_.in.size() - at), identity);
+            fill_elements(call_.out.data() + at, std::min(block_, call_.in.size() - at), identity);
           }
       }
     }

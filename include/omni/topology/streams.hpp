@@ -208,7 +208,7 @@ class stream_engine : public stream_exchange<stream_state, Transport> {
   void clear(std::size_t n) {
     for (std::size_t i = 0; i < n; ++i) {
       if ((pending_ >> i & 1U) != 0) continue;
-      std::fill_n(call_.output(run_first_ + i), range(run_first_ + i).size, identity_);
+      fill_elements(call_.output(run_first_ + i), range(run_first_ + i).size, identity_);
     }
   }
   // Packs a block and, where they go to the same place, those that follow it. How many: 0 if there is no packet for them.
