@@ -32,7 +32,8 @@ struct options {
   std::string json;
 };
 
-/// Lengths that differ by up to a factor of 4096 and come to n together; the same on all ranks.
+/// Lengths that differ by up to a factor of 4096 and come to n together; the same on all ranks. Whole blocks, so that one tensor
+/// has as many that are not null.
 std::vector<std::size_t> lengths(const options& o, std::size_t n) {
   std::mt19937_64 random(o.seed);
   std::vector<double> weights;
@@ -44,7 +45,8 @@ std::vector<std::size_t> lengths(const options& o, std::size_t n) {
   std::vector<std::size_t> all;
   std::size_t used = 0;
   for (std::size_t i = 0; i < o.layers; ++i) {
-    all.push_back(i + 1 == o.layers ? n - used : static_cast<std::size_t>(weights[i] / sum * static_cast<double>(n)));
+    const auto share = static_cast<std::size_t>(weights[i] / sum * static_cast<double>(n)) / o.block * o.block;
+    all.push_back(i + 1 == o.layers ? n - used : std::max(share, std::min(o.block, n - used)));
     used += all.back();
   }
   return all;
