@@ -33,6 +33,7 @@ template <class A>
 concept grouped = spannable<A> && requires(A& a) {
   std::span(*std::span(a).data());
   requires decltype(std::span(*std::span(a).data()))::extent == std::dynamic_extent;
+  requires !requires { typename std::remove_cvref_t<decltype(*std::span(a).data())>::traits_type; };  // a string is no tensor
 };
 template <class A>
 using group_element = typename decltype(std::span(*std::span(std::declval<A&>()).data()))::element_type;

@@ -31,9 +31,8 @@ std::vector<std::span<float>> layers(std::vector<float>& x) {
 
 TEST_CASE("groups: every tensor as if reduced by itself, blocking and not") {
   std::uint64_t seed = 60;
-  for (const auto shape :
-       {patterns::shape::clustered, patterns::shape::none_null, patterns::shape::all_null, patterns::shape::hot_end})
-    for (const std::size_t n : {std::size_t{300}, std::size_t{20000}, std::size_t{700001}}) {
+  for (const auto shape : {patterns::shape::clustered, patterns::shape::none_null})
+    for (const std::size_t n : {std::size_t{300}, std::size_t{20000}, std::size_t{100001}}) {
       const auto p = testing::problem<float, omni::sum>::make<patterns::wild>(shape, ++seed, testing::size(), n);
       const auto where = std::string(patterns::name(shape)) + ", " + std::to_string(n) + " elements";
       CAPTURE(where);
