@@ -11,7 +11,6 @@
 #include <array>
 #include <cstdint>
 #include <cstdio>
-#include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -20,6 +19,7 @@
 #include <vector>
 
 #include "interfaces.hpp"
+#include "json_file.hpp"
 #include "measure.hpp"
 #include "mpi_algorithms.hpp"
 #include "omni/calibrate.hpp"
@@ -374,17 +374,13 @@ int main(int argc, char** argv) {
       rows.push_back(row);
     }
   }
-  if (w.rank == 0 && !o.json.empty()) {
-    std::ofstream file(o.json);
-    file << nlohmann::json{{"omni", OMNI_VERSION},   {"ranks", w.size},        {"servers", o.servers},
-                           {"scan_Bps", limit.scan}, {"link_Bps", limit.link}, {"rows", rows}}
-                .dump(1)
-         << '\n';
-    if (!file) {
-      std::fprintf(stderr, "cannot write %s\n", o.json.c_str());
-      code = 1;
-    }
-  }
+  if (w.rank == 0)
+    code = std::max(code, write_json(o.json, nlohmann::json{{"omni", OMNI_VERSION},
+                                                            {"ranks", w.size},
+                                                            {"servers", o.servers},
+                                                            {"scan_Bps", limit.scan},
+                                                            {"link_Bps", limit.link},
+                                                            {"rows", rows}}));
   if (wrong > 0) code = 1;
   MPI_Bcast(&code, 1, MPI_INT, 0, w.comm);
   for (auto c : comms) MPI_Comm_free(&c);

@@ -12,13 +12,13 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "json_file.hpp"
 #include "measure.hpp"
 #include "omni/allreduce.hpp"
 
@@ -149,15 +149,10 @@ int run(const options& o) {
                     {"wrong", sum}});
   }
   int code = all_wrong > 0 ? 1 : 0;
-  if (rank == 0 && !o.json.empty()) {
-    std::ofstream file(o.json);
-    file << nlohmann::json{{"omni", OMNI_VERSION}, {"layers", o.layers}, {"bytes", n * sizeof(float)}, {"rows", rows}}.dump(1)
-         << '\n';
-    if (!file) {
-      std::fprintf(stderr, "cannot write %s\n", o.json.c_str());
-      code = 1;
-    }
-  }
+  if (rank == 0)
+    code = std::max(
+        code, write_json(o.json, nlohmann::json{
+                                     {"omni", OMNI_VERSION}, {"layers", o.layers}, {"bytes", n * sizeof(float)}, {"rows", rows}}));
   MPI_Bcast(&code, 1, MPI_INT, 0, world);
   return code;
 }

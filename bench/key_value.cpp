@@ -13,12 +13,12 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "json_file.hpp"
 #include "measure.hpp"
 #include "mpi_algorithms.hpp"
 #include "omni/cluster.hpp"
@@ -216,15 +216,10 @@ int measure_all(const options& o, omni::mpi_cluster& cluster) {
     rows.push_back(std::move(row));
   }
   int code = wrong > 0 ? 1 : 0;
-  if (rank == 0 && !o.json.empty()) {
-    std::ofstream file(o.json);
-    file << nlohmann::json{{"omni", OMNI_VERSION}, {"ranks", ranks}, {"servers", cluster.servers()}, {"rows", rows}}.dump(1)
-         << '\n';
-    if (!file) {
-      std::fprintf(stderr, "cannot write %s\n", o.json.c_str());
-      code = 1;
-    }
-  }
+  if (rank == 0)
+    code = std::max(
+        code, write_json(o.json,
+                         nlohmann::json{{"omni", OMNI_VERSION}, {"ranks", ranks}, {"servers", cluster.servers()}, {"rows", rows}}));
   MPI_Bcast(&code, 1, MPI_INT, 0, cluster.workers());
   for (auto c : comms) MPI_Comm_free(&c);
   return code;

@@ -2,13 +2,10 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <exception>
-#include <functional>
 #include <memory>
 #include <span>
-#include <string>
 #include <thread>
 #include <type_traits>
 #include <utility>
@@ -89,24 +86,6 @@ report run_one_by_one(Transport& transport, const Call& group, const Topology& t
     add_to(sum, run(transport, one, topology));
   }
   return sum;
-}
-
-/// Drives what is under way until an operation can begin at once.
-template <class Transport>
-void settle_queue(Transport& transport) {
-  if constexpr (requires { transport.nothing_queued(); }) {
-    while (!transport.nothing_queued())
-      if (!operation_base::progress_all()) std::this_thread::yield();
-  }
-}
-
-/// What the transport is found to do; measured the first time, by all ranks together.
-template <class Transport>
-calibration calibrated(Transport& transport) {
-  settle_queue(transport);
-  // What is under way has chosen by what was known when it began: it is finished before that changes.
-  if (!transport.measured().known() && operation_base::any_active()) operation_base::settle(&transport.context());
-  return transport.calibrate();
 }
 
 /// The blocking call: hand over to MPI what MPI does better, run the state machine for the rest.

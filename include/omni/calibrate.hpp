@@ -6,6 +6,18 @@
 #include "calibration.hpp"
 
 namespace omni {
+namespace detail {
+
+/// What the transport is found to do; measured the first time, by all ranks together.
+template <class Transport>
+calibration calibrated(Transport& transport) {
+  settle_queue(transport);
+  // What is under way has chosen by what was known when it began: it is finished before that changes.
+  if (!transport.measured().known() && operation_base::any_active()) operation_base::settle(&transport.context());
+  return transport.calibrate();
+}
+
+}  // namespace detail
 
 /// Measures latency, link rate and scan rate of a communicator (an MPI_Comm or a boost::mpi::communicator). `automatic` then
 /// chooses by them, in all later calls on it, where ranks do not share memory: up to which size nothing is asked, which dense

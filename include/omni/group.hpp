@@ -20,6 +20,7 @@
 #include "error.hpp"
 #include "pack/signature.hpp"
 #include "report.hpp"
+#include "reporting.hpp"
 #include "usable.hpp"
 
 // Many tensors in one operation: a model's layers, say. Each is cut into blocks for itself, and the blocks of all are numbered
@@ -162,18 +163,12 @@ struct group_call : call<T, Op, group_blocks<Partitioner>, Detector> {
 
 /// What several calls did together.
 inline void add_to(report& sum, const report& one) {
+  add_cost(sum, one);
   sum.topology = one.topology;
   sum.blocks_total += one.blocks_total;
   sum.blocks_sent += one.blocks_sent;
   sum.union_blocks += one.union_blocks;
-  sum.bytes_sent += one.bytes_sent;
-  sum.bytes_received += one.bytes_received;
   sum.dense_bytes += one.dense_bytes;
-  sum.extra_bytes = std::max(sum.extra_bytes, one.extra_bytes);
-  sum.detect_seconds += one.detect_seconds;
-  sum.exchange_seconds += one.exchange_seconds;
-  sum.fold_seconds += one.fold_seconds;
-  sum.deliver_seconds += one.deliver_seconds;
   sum.seconds += one.seconds;
   if (sum.blocks_total == 0) return;
   sum.density = static_cast<double>(sum.blocks_sent) / static_cast<double>(sum.blocks_total);

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "allreduce.hpp"
+#include "calibrate.hpp"
 
 namespace omni {
 

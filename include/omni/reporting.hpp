@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <iostream>
 
@@ -13,6 +14,17 @@ namespace omni::detail {
 inline void trace(int rank, const report& r) {
   static const bool wanted = environment_flag("OMNI_TRACE");
   if (wanted && rank == 0) std::cerr << "omni: " << r << '\n';
+}
+
+/// Adds what another call cost: bytes and phases, and of buffers the larger.
+inline void add_cost(report& sum, const report& one) {
+  sum.bytes_sent += one.bytes_sent;
+  sum.bytes_received += one.bytes_received;
+  sum.extra_bytes = std::max(sum.extra_bytes, one.extra_bytes);
+  sum.detect_seconds += one.detect_seconds;
+  sum.exchange_seconds += one.exchange_seconds;
+  sum.fold_seconds += one.fold_seconds;
+  sum.deliver_seconds += one.deliver_seconds;
 }
 
 /// Fills in what follows from the rest.

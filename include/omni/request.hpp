@@ -149,6 +149,15 @@ class operation_base {
   std::atomic<bool> done_ = false;  // another thread may ask, before it drops the request
 };
 
+/// Drives what is under way until an operation can begin at once.
+template <class Transport>
+void settle_queue(Transport& transport) {
+  if constexpr (requires { transport.nothing_queued(); }) {
+    while (!transport.nothing_queued())
+      if (!operation_base::progress_all()) std::this_thread::yield();
+  }
+}
+
 }  // namespace detail
 
 /// An allreduce under way. Its buffers must live, and not be touched, until it is done.

@@ -130,3 +130,18 @@ TEST_CASE("reports over MPI: what is sent is received") {
     balance(omni::ring{});
   }
 }
+
+TEST_CASE("calibration: measured once, and the same on all ranks") {
+  testing::owned mine;
+  MPI_Comm_dup(MPI_COMM_WORLD, &mine.comm);
+  const auto measured = omni::calibrate(mine.comm);
+  CHECK(measured.known() == (size() > 1));
+  CHECK(omni::calibrate(mine.comm) == measured);
+  std::vector<double> all{measured.latency, measured.link_rate, measured.scan_rate}, largest(3), smallest(3);
+  MPI_Allreduce(all.data(), largest.data(), 3, MPI_DOUBLE, MPI_MAX, mine.comm);
+  MPI_Allreduce(all.data(), smallest.data(), 3, MPI_DOUBLE, MPI_MIN, mine.comm);
+  CHECK(largest == smallest);
+  std::vector<int> x(1000, 1);
+  omni::allreduce(mine.comm, x);
+  CHECK(x[999] == size());
+}

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "../support/growing_blocks.hpp"
 #include "../support/losing.hpp"
 #include "../support/ranks.hpp"
 #include "../support/served.hpp"
@@ -23,26 +24,13 @@ namespace {
 
 using omni::transport::threads;
 using testing::cell;
+using testing::growing_blocks;
 using lengths = std::vector<std::size_t>;
 
 struct first_digit {  // no identity, not commutative
   static constexpr std::string_view name = "first digit";
   int operator()(int a, int b) const { return a * 3 - b; }
 };
-/// Blocks of 1, 2, 3, ... elements.
-struct growing_blocks {
-  [[nodiscard]] std::size_t count(std::size_t n) const {
-    std::size_t i = 0;
-    while (i * (i + 1) / 2 < n) ++i;
-    return i;
-  }
-  [[nodiscard]] omni::block_range block(std::size_t i, std::size_t n) const {
-    const auto first = i * (i + 1) / 2;
-    return {first, std::min(i + 1, n - first)};
-  }
-  [[nodiscard]] std::size_t largest(std::size_t n) const { return count(n); }
-};
-
 const lengths mixed{0, 1, 64, 63, 0, 5000, 65, 1, 1, 1, 128, 30011, 7, 0};
 
 /// A tensor cut into pieces that lie apart.

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "../support/growing_blocks.hpp"
 #include "../support/ranks.hpp"
 #include "../support/sharing.hpp"
 
@@ -97,19 +98,7 @@ struct located {  // MPI_MAXLOC
 
 int subtract_twice(int a, int b) { return a * 3 + b; }
 
-// Blocks of 1, 2, 3, ... elements: equal nowhere, and no uniform().
-struct growing_blocks {
-  [[nodiscard]] std::size_t count(std::size_t size) const {
-    std::size_t k = 0;
-    while (k * (k + 1) / 2 < size) ++k;
-    return k;
-  }
-  [[nodiscard]] omni::block_range block(std::size_t i, std::size_t size) const {
-    const auto first = i * (i + 1) / 2;
-    return {first, std::min(i + 1, size - first)};
-  }
-  [[nodiscard]] std::size_t largest(std::size_t size) const { return count(size); }
-};
+using testing::growing_blocks;
 
 // Marks too much, which is allowed to cost time but not to change the result.
 struct timid_detector {

@@ -18,6 +18,7 @@
 #include "../error.hpp"
 #include "../operation.hpp"
 #include "../report.hpp"
+#include "../reporting.hpp"
 #include "../request.hpp"
 #include "colocated.hpp"
 #include "delivery.hpp"
@@ -172,13 +173,7 @@ class hierarchical_engine {
   void add(const operation_base& stage) {
     try {
       const auto& r = stage.result();
-      report_.bytes_sent += r.bytes_sent;
-      report_.bytes_received += r.bytes_received;
-      report_.extra_bytes = std::max(report_.extra_bytes, r.extra_bytes);
-      report_.detect_seconds += r.detect_seconds;
-      report_.exchange_seconds += r.exchange_seconds;
-      report_.fold_seconds += r.fold_seconds;
-      report_.deliver_seconds += r.deliver_seconds;
+      add_cost(report_, r);
       const bool alone = r.topology == "local";  // on its host
       if (at_ == 0 ? !alone : at_ == 1 && alone_) report_.blocks_sent = r.blocks_sent;
       if (at_ == 2 ? !alone : at_ == 1 && alone_) report_.union_blocks = r.union_blocks;
