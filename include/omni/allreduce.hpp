@@ -104,7 +104,7 @@ report run(Transport&& transport, const Call& call, const Topology& topology) {
     bool small = false;
     if constexpr (std::is_same_v<Topology, automatic>) small = topology.is_small(call.bytes(), surroundings::of(transport));
     if (small && transport.size() > 1) {
-      settle_queue(transport);
+      settle_queue(transport, call.limit.count() != 0 ? call.limit : environment_limit());
       if (bypasses(topology, call, transport)) return natively(stopwatch());
     }
     using plain = std::remove_reference_t<Transport>;
@@ -170,6 +170,7 @@ auto with_call(std::span<const T> in, std::span<T> out, const F& f, const A&... 
   using call_type = call<T, decltype(c.op), decltype(c.partition), decltype(c.detector)>;
   call_type made{in, out, c.op, c.partition, c.detector};
   choose_topology(made, c.topology);
+  made.limit = c.limit;
   return f(made, c.topology);
 }
 
@@ -243,7 +244,8 @@ requires spannable<Out> Result parse(const F& f, Data& data, Out& out, const Mor
 ///   A range of tensors (std::vector<std::span<T>>, std::vector<std::vector<T>>) is a *group*: all of them are reduced in one
 ///   operation, where they lie, at the cost of one tensor as long as all together. The ranks have the same lengths in the same
 ///   order. By ring, servers, and where packets may be lost, they go one after the other.
-/// Operation (default sum) and policies (default fixed_blocks, simd_detector, automatic) come in any order, each at most once.
+/// Operation (default sum) and policies (default fixed_blocks, simd_detector, automatic, no deadline) come in any order, each at
+/// most once.
 ///
 /// A block is *null* where all elements have the bits of the operation's identity; null blocks are not sent, and the result is that
 /// of the fold of all elements in rank order, to the bit, for all topologies but ring and MPI's own. Operations without an identity
@@ -252,7 +254,7 @@ requires spannable<Out> Result parse(const F& f, Data& data, Out& out, const Mor
 /// Cost, N ranks, S bytes, d the share of non-null blocks here and u of any rank: 2 (N-1) messages for a nearly empty tensor and
 /// (N-1)/N (d + u) S bytes each way for colocated; docs/algorithms.md has the others.
 ///
-/// @return what was done. @throws usage before anything is sent; mismatch; mpi_error; protocol.
+/// @return what was done. @throws usage before anything is sent; mismatch; timeout; mpi_error; protocol.
 /// After `mismatch` the communicator is as good as new; after the others later calls say that it is not. The output is unspecified
 /// after an error other than usage.
 ///

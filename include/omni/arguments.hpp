@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <functional>
 #include <span>
@@ -10,6 +11,7 @@
 #include <utility>
 
 #include "concepts.hpp"
+#include "deadline.hpp"
 #include "detect/simd.hpp"
 #include "partition/fixed_blocks.hpp"
 #include "topology/automatic.hpp"
@@ -33,13 +35,14 @@ auto as_span(A& a) {
   return std::span<span_element<A>>(std::span(a));
 }
 
-enum class kind { partitioner, detector, topology, operation, none };
+enum class kind { partitioner, detector, topology, limit, operation, none };
 
 template <class A, class T>
 consteval kind kind_of() {
   if constexpr (partitioner<A>) return kind::partitioner;
   else if constexpr (zero_detector<A>) return kind::detector;
   else if constexpr (topology<A>) return kind::topology;
+  else if constexpr (std::is_same_v<A, deadline>) return kind::limit;
   else if constexpr (element<T>) {
     if constexpr (operation<decltype(normalized<A, T>(std::declval<const A&>())), T>) return kind::operation;
     else return kind::none;
@@ -75,8 +78,9 @@ consteval bool legal() {
   constexpr bool type = element<T>;
   static_assert(type, "omni: elements must be trivially copyable, not const and not pointers");
   constexpr bool known = !type || ((kind_of<A, T>() != kind::none) && ...);
-  static_assert(
-      known, "omni: an argument is neither an operation on this element type nor a policy (partitioner, zero detector, topology)");
+  static_assert(known,
+                "omni: an argument is neither an operation on this element type nor a policy (partitioner, zero detector, "
+                "topology, deadline)");
   constexpr bool one_role = ((roles<A> <= 1) && ...);
   static_assert(one_role, "omni: a policy models two of partitioner, zero_detector and topology; it must be exactly one");
   constexpr bool one_partitioner = count_of<kind::partitioner, T, A...> <= 1;
@@ -85,11 +89,13 @@ consteval bool legal() {
   static_assert(one_detector, "omni: two zero detectors were given; each kind of policy at most once");
   constexpr bool one_topology = count_of<kind::topology, T, A...> <= 1;
   static_assert(one_topology, "omni: two topologies were given; each kind of policy at most once");
+  constexpr bool one_limit = count_of<kind::limit, T, A...> <= 1;
+  static_assert(one_limit, "omni: two deadlines were given");
   constexpr bool one_operation = !type || count_of<kind::operation, T, A...> <= 1;
   static_assert(one_operation, "omni: two operations were given");
   constexpr bool sums = !type || !known || count_of<kind::operation, T, A...> == 1 || operation<sum, T>;
   static_assert(sums, "omni: elements of this type have no +; give an operation");
-  return type && known && one_role && one_partitioner && one_detector && one_topology && one_operation && sums;
+  return type && known && one_role && one_partitioner && one_detector && one_topology && one_limit && one_operation && sums;
 }
 
 /// The parts of a call beside its data, each given or defaulted.
@@ -99,6 +105,7 @@ struct choices {
   Partitioner partition;
   Detector detector;
   Topology topology;
+  std::chrono::nanoseconds limit;  ///< of a wait; 0: none given
 };
 
 template <class T, class... A>
@@ -109,8 +116,8 @@ constexpr auto choose(const A&... a) {
   const auto detector = pick<kind::detector, T>(simd_detector{}, all);
   const auto topology = pick<kind::topology, T>(automatic{}, all);
   return choices<std::remove_const_t<decltype(op)>, std::remove_const_t<decltype(partition)>,
-                 std::remove_const_t<decltype(detector)>, std::remove_const_t<decltype(topology)>>{op, partition, detector,
-                                                                                                   topology};
+                 std::remove_const_t<decltype(detector)>, std::remove_const_t<decltype(topology)>>{
+      op, partition, detector, topology, pick<kind::limit, T>(deadline{}, all).limit};
 }
 
 }  // namespace omni::detail

@@ -57,9 +57,10 @@ struct call {
   double density = 1;            ///< of the densest rank, sampled; for a topology that asks for it
   std::size_t packet_bytes = 0;  ///< as the caller chose them for the topology, 0: not
   int window = 0;
-  bool agreed = false;    ///< all ranks are known to have called alike
-  bool shares = false;    ///< and share memory for packets
-  bool is_stage = false;  ///< of another call, that is: neither traced by itself nor left to MPI unseen
+  bool agreed = false;               ///< all ranks are known to have called alike
+  bool shares = false;               ///< and share memory for packets
+  std::chrono::nanoseconds limit{};  ///< of a wait, as the caller chose it; 0: not
+  bool is_stage = false;             ///< of another call, that is: neither traced by itself nor left to MPI unseen
 
   static constexpr bool is_group = false;  ///< of several tensors (group.hpp)
 
@@ -98,7 +99,7 @@ struct call {
     s.largest_block = partition.largest(in.size());
     s.packet_bytes = largest_packet;
     s.window = static_cast<std::uint32_t>(in_flight);
-    s.blocking = blocking ? 1 : 0;
+    s.waiting = (blocking ? 1U : 0U) | (limit.count() != 0 ? 2U : 0U);
     s.options = options;
     s.type = type;
     s.operation = operation;

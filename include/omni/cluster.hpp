@@ -160,20 +160,22 @@ class cluster {
   { members_.transport().has_started(); }
   [[nodiscard]] bool nothing_queued() requires requires(carrier& t) { t.queue(); }
   { return members_.transport().nothing_queued(); }
+  [[nodiscard]] auto agreed_limit() const requires requires(const carrier& t) { t.agreed_limit(); }
+  { return members_.transport().agreed_limit(); }
+  [[nodiscard]] bool is_open() requires requires(carrier& t) { t.is_open(); }
+  { return members_.transport().is_open(); }
+  [[nodiscard]] bool is_roll_called() requires requires(carrier& t) { t.is_roll_called(); }
+  { return members_.transport().is_roll_called(); }
+  [[nodiscard]] auto call_roll(std::chrono::nanoseconds time) requires requires(carrier& t) { t.call_roll(time); }
+  { return members_.transport().call_roll(time); }
   /// For topologies without servers.
   [[nodiscard]] decltype(auto) among_workers() { return members_.among_workers(); }
 
  private:
-  void wait_until_open() {
-    if constexpr (requires(carrier & t) { t.nothing_queued(); }) {
-      while (!members_.transport().nothing_queued())
-        if (!detail::operation_base::progress_all()) std::this_thread::yield();
-    }
-  }
   int run(const detail::reductions& known) {
     if (!is_server()) throw usage("omni: rank " + std::to_string(rank()) + " is a worker; only servers serve");
     if (!broken_.empty()) throw error("omni: this cluster is unusable since an earlier error: " + broken_);
-    wait_until_open();
+    detail::settle_queue(members_.transport(), {});  // workers may take their time
     if constexpr (may_lose) return serve_slots(known);
     else return serve_streams(known);
   }
@@ -195,8 +197,15 @@ class cluster {
       detail::idleness idle;
       try {
         while (!call.done()) {
-          if (call.progress()) idle.end();
-          else idle.pause();
+          if (call.progress()) {
+            idle.end();
+            continue;
+          }
+          idle.pause();
+          // Workers that ask are told that this server is there; which of them is missing it cannot know.
+          if constexpr (requires(carrier & t) { t.answer_roll(); }) {
+            if (members_.transport().is_roll_called()) members_.transport().answer_roll();
+          }
         }
       } catch (const std::exception& e) {
         give_up(call, e.what());
@@ -241,7 +250,7 @@ class cluster {
     if (std::exchange(left_, true)) return;
     // What is under way needs the servers, and this.
     if (detail::operation_base::any_active()) detail::operation_base::settle(group());
-    wait_until_open();
+    detail::settle_queue(members_.transport());
     auto messages = members_.transport().open();
     if constexpr (may_lose) detail::leave_slots(messages, size(), servers());
     else leave_streams(messages);

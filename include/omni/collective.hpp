@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -46,13 +47,22 @@ window* window_of(const Transport& transport) {
   if constexpr (requires { transport.shared_window(); }) return transport.shared_window();
   else return nullptr;
 }
+/// How long a call may wait: as its caller says, else the same on all ranks. 0: for ever. Precondition: the transport is open.
+template <class Call, class Transport>
+std::chrono::nanoseconds limit_of(const Call& call, const Transport& transport) {
+  if (call.is_stage) return {};  // of a call that counts the time itself
+  if (call.limit.count() != 0) return call.limit;
+  if constexpr (requires { transport.agreed_limit(); }) return transport.agreed_limit();
+  else return environment_limit();
+}
 /// Whether a call goes to MPI's own allreduce without a word to the other ranks. Precondition: the transport is open.
 template <class Topology, class Call, class Transport>
 bool bypasses(const Topology& topology, const Call& call, const Transport& transport) {
   if constexpr (may_hand_over<Topology, Call, Transport>()) {
     const auto* const w = window_of(transport);
     return topology.is_small(call.bytes(), surroundings::of(transport)) && !call.is_stage &&
-           (w == nullptr || w->ranks() > automatic::most_sharing_ranks) && !transport.checks_calls();
+           limit_of(call, transport).count() == 0 && (w == nullptr || w->ranks() > automatic::most_sharing_ranks) &&
+           !transport.checks_calls();
   } else {
     return false;
   }
@@ -86,6 +96,7 @@ class collective final : public operation_base {
     number_ = mailbox_->call();
     if constexpr (requires { transport_.keep_alive(); }) keeps_ = transport_.keep_alive();
     if constexpr (queues) ticket_ = transport_.queue();
+    if (!call_.is_stage) patience_ = patience(call_.limit.count() != 0 ? call_.limit : environment_limit());
   }
 
   /// They find that the calls differ.
@@ -112,6 +123,7 @@ class collective final : public operation_base {
         if constexpr (queues) {
           if (!holds_turn_ && !transport_.may_start(ticket_)) return false;
           holds_turn_ = true;
+          patience_.limit(limit_of(call_, transport_));
         }
         if constexpr (shares) {
           if (auto* const w = transport_.shared_window(); w != nullptr && !records_)
@@ -161,6 +173,45 @@ class collective final : public operation_base {
       case stage::running:
         return engine_->wait();
     }
+  }
+
+  // Who waits too long calls the roll, and whoever waits as well answers. Who does not is missing.
+  bool is_given_up() override {
+    if constexpr (requires { transport_.is_roll_called(); }) return transport_.is_roll_called();
+    else return false;
+  }
+  void run_out() override {
+    auto what = awaits();
+    if constexpr (requires { transport_.call_roll(patience_.grace()); }) {
+      if (const auto missing = transport_.call_roll(patience_.grace())) what.peers = *missing;
+    }
+    std::sort(what.peers.begin(), what.peers.end());
+    throw timeout(transport_.rank(), total_.elapsed(), stage_name(), std::move(what.packet), std::move(what.peers));
+  }
+  [[nodiscard]] awaited awaits() const {
+    if (stage_ == stage::comparing) return comparison_->awaits();
+    if (stage_ != stage::running) return {};
+    if constexpr (requires { engine_->awaits(); }) return engine_->awaits();
+    else return {};
+  }
+  [[nodiscard]] const char* stage_name() {
+    switch (stage_) {
+      case stage::queued:
+        if constexpr (requires { transport_.is_open(); }) {
+          if (!transport_.is_open()) return opening_stage;
+        }
+        return "its turn among the operations under way";
+      case stage::telling:
+      case stage::agreeing:
+        return "agreement";
+      case stage::gathering:
+        return "folding";
+      case stage::comparing:
+        return "comparison of calls that differ";
+      case stage::running:
+        return "exchange";
+    }
+    return "";
   }
 
   // Starts to agree; false if there is nothing to agree on.
@@ -273,7 +324,8 @@ class collective final : public operation_base {
   }
   void run() {
     if constexpr (hands_over) {
-      if (call_.blocking && topology_.choose(call_.bytes(), call_.density, around(call_, transport_)) == way::native) {
+      if (call_.blocking && !patience_.limited() &&
+          topology_.choose(call_.bytes(), call_.density, around(call_, transport_)) == way::native) {
         handed_over_ = true;
         pass_turn();
         release();
@@ -317,11 +369,25 @@ class collective final : public operation_base {
       if (auto* const w = transport_.shared_window(); w != nullptr && why) w->give_up(number_);
     }
     if constexpr (requires { engine_->give_up(); }) {
-      if (engine_) engine_->give_up();
+      constexpr bool hurries = requires { engine_->hurry(); };
+      const bool late = ran_out(error);
+      if constexpr (hurries) {
+        if (engine_ && late) engine_->hurry();
+      }
+      if (engine_ && (hurries || !late)) engine_->give_up();
     }
     release();
     if constexpr (requires { transport_.mark_broken(std::string()); }) {
       if (why) transport_.mark_broken(*why);
+    }
+  }
+  static bool ran_out(const std::exception_ptr& error) {
+    try {
+      std::rethrow_exception(error);
+    } catch (const timeout&) {
+      return true;
+    } catch (...) {
+      return false;
     }
   }
   // Why the transport is unusable after an error; nothing if it is as good as new.

@@ -124,7 +124,7 @@ concept topology = std::copyable<T> && requires {
   typename T::template engine<detail::any_call, detail::any_transport>;
 };
 
-/// Anything that may be given to a call beside data and operation.
+/// Anything that may be given to a call beside data, operation and deadline.
 template <class P>
 concept policy = partitioner<P> || zero_detector<P> || topology<P>;
 

@@ -2,10 +2,13 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 namespace omni {
 
@@ -51,6 +54,44 @@ class mismatch : public error {
  private:
   int rank_;
   std::string field_, here_, there_;
+};
+
+/// A wait took longer than its deadline (deadline.hpp). The communicator is unusable for omni afterwards.
+class timeout : public error {
+ public:
+  timeout(int this_rank, double seconds, std::string stage, std::string packet, std::vector<int> peers)
+      : error("omni: rank " + std::to_string(this_rank) + " waited " + text(seconds) + " s " + named(peers) + ": " + stage +
+              (packet.empty() ? "" : ", " + packet)),
+        seconds_(seconds),
+        stage_(std::move(stage)),
+        packet_(std::move(packet)),
+        peers_(std::move(peers)) {}
+
+  /// The ranks that did not answer, ascending. Empty if all did, and wait for each other, or if that could not be found out.
+  [[nodiscard]] const std::vector<int>& peers() const noexcept { return peers_; }
+  /// What the call was about: "opening the communicator", "agreement", "exchange", ...
+  [[nodiscard]] const std::string& stage() const noexcept { return stage_; }
+  /// What was to come next from whom, where the stage has packets.
+  [[nodiscard]] const std::string& packet() const noexcept { return packet_; }
+  [[nodiscard]] double seconds() const noexcept { return seconds_; }
+
+ private:
+  static std::string text(double seconds) {
+    const auto hundredths = static_cast<long long>(seconds * 100 + 0.5);
+    const auto part = std::to_string(hundredths % 100);
+    return std::to_string(hundredths / 100) + (part.size() == 1 ? ".0" : ".") + part;
+  }
+  static std::string named(const std::vector<int>& peers) {
+    if (peers.empty()) return "for the other ranks";
+    std::string all = peers.size() == 1 ? "for rank " : "for ranks ";
+    constexpr std::size_t most = 16;
+    for (std::size_t i = 0; i < std::min(peers.size(), most); ++i) all += (i == 0 ? "" : ", ") + std::to_string(peers[i]);
+    return peers.size() > most ? all + " and " + std::to_string(peers.size() - most) + " more" : all;
+  }
+
+  double seconds_;
+  std::string stage_, packet_;
+  std::vector<int> peers_;
 };
 
 /// A packet that lies: a length, index or order that no correct peer sends. The communicator is unusable for omni afterwards.

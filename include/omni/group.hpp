@@ -150,7 +150,9 @@ struct group_call : call<T, Op, group_blocks<Partitioner>, Detector> {
 
   /// The call of one of its tensors.
   [[nodiscard]] auto one(std::size_t i) const {
-    return call<T, Op, Partitioner, Detector>{data->in[i], data->out[i], this->op, this->partition.each(), this->detector};
+    call<T, Op, Partitioner, Detector> made{data->in[i], data->out[i], this->op, this->partition.each(), this->detector};
+    made.limit = this->limit;
+    return made;
   }
 
  private:
@@ -189,6 +191,7 @@ auto with_group(std::vector<std::span<const T>> in, std::vector<std::span<T>> ou
   group_type made{{{}, {}, c.op, group_blocks<decltype(c.partition)>(c.partition, tensors), c.detector}, nullptr};
   made.data = std::make_shared<typename group_type::tensors>(typename group_type::tensors{std::move(in), std::move(out)});
   choose_topology(made, c.topology);
+  made.limit = c.limit;
   return f(made, c.topology);
 }
 

@@ -13,11 +13,15 @@
 #include <utility>
 #include <vector>
 
+#include "deadline.hpp"
 #include "error.hpp"
 #include "report.hpp"
 
 namespace omni {
 namespace detail {
+
+/// Until every rank has called for the first time there is no way to ask who is there.
+inline constexpr const char* opening_stage = "opening the communicator, which takes every rank's first call";
 
 /// An operation under way. Whoever waits for one drives all that its thread has started: a peer may need any of them.
 class operation_base {
@@ -34,12 +38,19 @@ class operation_base {
   /// Does what can be done without waiting. Errors are kept for result().
   bool progress() noexcept {
     if (done_) return false;
-    return guarded([this] { return advance(); });
+    return guarded([this] {
+      const bool moved = advance();
+      if (patience_.limited() && !done_) {
+        if (moved) patience_.renew();
+        else if (patience_.spent() || (patience_.now_and_then() && is_given_up())) run_out();
+      }
+      return moved;
+    });
   }
-  /// Drives until done.
+  /// Drives until done. Where there is a deadline nothing may block for longer.
   void finish() noexcept {
     while (!done_) {
-      if (active().size() == 1) {
+      if (active().size() == 1 && !patience_.limited()) {
         if (!progress() && !done_) {
           guarded([this] {
             block();
@@ -110,6 +121,10 @@ class operation_base {
   virtual bool advance() = 0;
   /// Waits until a step may be possible.
   virtual void block() = 0;
+  /// Another rank has waited too long already.
+  [[nodiscard]] virtual bool is_given_up() { return false; }
+  /// Throws what there is to say of a wait that was too long.
+  virtual void run_out() = 0;
   /// An error came out of a step.
   virtual void fail(const std::exception_ptr& error) noexcept = 0;
 
@@ -118,6 +133,7 @@ class operation_base {
     leave();
   }
   report report_;
+  patience patience_{std::chrono::nanoseconds(0)};
 
  private:
   template <class F>
@@ -151,10 +167,19 @@ class operation_base {
 
 /// Drives what is under way until an operation can begin at once.
 template <class Transport>
-void settle_queue(Transport& transport) {
+void settle_queue(Transport& transport, std::chrono::nanoseconds limit = environment_limit()) {
   if constexpr (requires { transport.nothing_queued(); }) {
-    while (!transport.nothing_queued())
-      if (!operation_base::progress_all()) std::this_thread::yield();
+    for (patience left(limit); !transport.nothing_queued();) {
+      if (operation_base::progress_all()) {
+        left.renew();
+        continue;
+      }
+      std::this_thread::yield();
+      if (!left.limited() || !left.spent()) continue;
+      const timeout late(transport.rank(), left.seconds(), opening_stage, "", {});
+      transport.mark_broken(late.what());
+      throw late;
+    }
   }
 }
 

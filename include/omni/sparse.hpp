@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -80,14 +81,15 @@ inline constexpr bool is_sparse_view<sparse_view<K, T>> = true;
 template <class A, class T>
 inline constexpr bool goes_with_pairs = std::is_same_v<A, colocated> || std::is_same_v<A, replicated> ||
                                         std::is_same_v<A, dedicated> || std::is_same_v<A, automatic> ||
-                                        kind_of<A, T>() == kind::operation;
+                                        std::is_same_v<A, deadline> || kind_of<A, T>() == kind::operation;
 
 /// Whether A... may follow a sparse_view of elements of type T.
 template <class T, class... A>
 consteval bool legal_for_pairs() {
   constexpr bool all_known = (goes_with_pairs<A, T> && ...);
   static_assert(all_known,
-                "omni: with a sparse_view go an operation and one of colocated, replicated, dedicated and automatic, nothing else");
+                "omni: with a sparse_view go an operation and one of colocated, replicated, dedicated and automatic, nothing else "
+                "but a deadline");
   if constexpr (!all_known) return false;
   else return legal<T, A...>();
 }
@@ -126,6 +128,7 @@ inline bool sends_all_to_all(const sparse_sizes& sizes, std::size_t row_bytes, i
 struct pair_plan {
   std::string_view mode;  ///< the topology's name
   stream_options options;
+  std::chrono::nanoseconds limit{};  ///< of a wait; 0: none given
 
   /// Who folds, once the ranks know how much there is.
   [[nodiscard]] ownership owners(const sparse_sizes& sizes, std::size_t row_bytes, int ranks) const {
@@ -152,6 +155,7 @@ report agree_on_sizes(Transport& transport, const signature& terms, const pair_p
   call.in = all;
   call.out = all;
   call.terms = terms;
+  call.limit = plan.limit;
   report r;
   if constexpr (serves<Transport>) r = run_part(transport, call, dedicated{0, plan.options.packet_bytes, plan.options.window});
   else r = run_part(transport, call, replicated{});
@@ -171,6 +175,7 @@ sparse_tensor<K, T> reduce_pairs(Transport& transport, const sparse_view<K, T>& 
   call.fold = op;
   call.keys = keys;
   call.values = mine.values();
+  call.limit = plan.limit;
   call.sizes = {keys.empty() ? 0 : std::uint64_t{keys.back()}, keys.size(), view.width};
   sparse_result<K, T> result;
   report r, summary;
@@ -183,6 +188,7 @@ sparse_tensor<K, T> reduce_pairs(Transport& transport, const sparse_view<K, T>& 
     r.blocks_sent = r.union_blocks = keys.size();
   } else {
     call.terms = sparse_terms<K, T>(op, plan.mode, plan.options.packet_bytes, plan.options.window);
+    if (plan.limit.count() != 0) call.terms.waiting |= 2U;
     summary = agree_on_sizes(transport, call.terms, plan, call.sizes);
     call.width = std::max<std::size_t>(view.width != 0 ? view.width : static_cast<std::size_t>(call.sizes.width), 1);
     call.result = &result;
@@ -207,7 +213,7 @@ sparse_tensor<K, T> allreduce_pairs(Comm& comm, const sparse_view<K, T>& view, c
     return {};
   } else {
     const auto c = choose<T>(more...);
-    pair_plan plan{c.topology.name, {}};
+    pair_plan plan{c.topology.name, {}, c.limit};
     if constexpr (requires { c.topology.packet_bytes; }) plan.options = {c.topology.packet_bytes, c.topology.window};
     const auto on = [&](auto&& transport) { return reduce_pairs<K, T>(transport, view, c.op, plan); };
     constexpr bool dedicates = std::is_same_v<decltype(c.topology), dedicated>;
@@ -246,7 +252,8 @@ sparse_tensor<K, T> allreduce_pairs(Comm& comm, const sparse_view<K, T>& view, c
 /// Cost, N ranks, p bytes of pairs here and q of the union: 4 (N-1) messages for few pairs, and (N-1)/N (p + q) bytes each way for
 /// colocated. A key costs no bytes to a bit where most keys are there, a byte or two where few are (docs/algorithms.md).
 ///
-/// @throws usage before anything is sent; mismatch; mpi_error; protocol. After `mismatch` the communicator is as good as new.
+/// @throws usage before anything is sent; mismatch; timeout; mpi_error; protocol. After `mismatch` the communicator is as good as
+/// new.
 ///
 /// Method: Fei, Ho, Sahu, Canini, Sapio: Efficient Sparse Collective Communication (OmniReduce), SIGCOMM 2021, Algorithm 3;
 /// Renggli, Ashkboos, Aghagolzadeh, Alistarh, Hoefler: SparCML, SC 2019.

@@ -54,7 +54,7 @@ struct signature {
   std::uint64_t largest_block = 0;
   std::uint64_t packet_bytes = 0;
   std::uint32_t window = 0;
-  std::uint32_t blocking = 0;
+  std::uint32_t waiting = 0;  ///< 1: the call blocks; 2: it has a deadline of its own
   short_name<48> type;
   short_name<40> operation;
   std::uint64_t operation_state = 0;  ///< a hash of what the operation says of its values, and of its type where it has no name
@@ -97,8 +97,10 @@ inline mismatch difference(int here, const signature& a, int there, const signat
   if (a.count != b.count) return number("count", a.count, b.count);
   if (a.operation != b.operation) return make("operation", a.operation.str(), b.operation.str());
   if (a.operation_state != b.operation_state) return number("operation's values (a hash)", a.operation_state, b.operation_state);
-  if (a.blocking != b.blocking)
-    return make("kind of call", a.blocking != 0 ? "allreduce" : "iallreduce", b.blocking != 0 ? "allreduce" : "iallreduce");
+  const auto kind = [](const signature& s) { return (s.waiting & 1U) != 0 ? "allreduce" : "iallreduce"; };
+  if (((a.waiting ^ b.waiting) & 1U) != 0) return make("kind of call", kind(a), kind(b));
+  const auto deadline = [](const signature& s) { return (s.waiting & 2U) != 0 ? "one" : "none"; };
+  if (a.waiting != b.waiting) return make("deadline", deadline(a), deadline(b));
   if (a.topology != b.topology) return make("topology", a.topology.str(), b.topology.str());
   if (a.options != b.options) return number("topology's options", a.options, b.options);
   const bool pairs = a.topology == key_value_topology;

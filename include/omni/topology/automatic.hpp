@@ -220,6 +220,11 @@ class automatic_choice {
     bool all = false;
     return visit([&](const auto& e) { all = e.done(); }) ? all : reduced_;
   }
+  [[nodiscard]] awaited awaits() const {
+    awaited found{{}, "MPI_Iallreduce"};
+    static_cast<void>(visit([&](const auto& e) { found = e.awaits(); }));
+    return found;
+  }
   void give_up() noexcept {
     static_cast<void>(visit([](auto& e) {
       if constexpr (requires { e.give_up(); }) e.give_up();

@@ -134,6 +134,11 @@ class hierarchical_engine {
     if (at_ != stages_.size() && stages_[at_] && !stages_[at_]->done()) stages_[at_]->wait_for_step();
   }
   [[nodiscard]] bool done() const { return at_ == stages_.size(); }
+  [[nodiscard]] awaited awaits() const {
+    constexpr std::array<const char*, 4> what{"reduction inside the host", "reduction between hosts", "results inside the host",
+                                              ""};
+    return {{}, what[at_]};
+  }
   /// The others wait for this rank in what it has not come to yet.
   void give_up() noexcept {
     for (auto i = at_ + 1; i < stages_.size(); ++i)
@@ -236,6 +241,9 @@ class levels_or_colocated {
   }
   [[nodiscard]] bool done() const {
     return visit([](const auto& e) { return e.done(); });
+  }
+  [[nodiscard]] awaited awaits() const {
+    return visit([](const auto& e) { return e.awaits(); });
   }
   void give_up() noexcept {
     visit([](auto& e) { e.give_up(); });

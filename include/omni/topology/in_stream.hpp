@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <limits>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -50,6 +51,11 @@ class in_stream {
   [[nodiscard]] std::uint64_t covers() const { return covers_; }
   /// Row of the block at the front, or no_row.
   [[nodiscard]] std::uint64_t next_row() const { return next_row_; }
+  /// Which packet is the next to come.
+  [[nodiscard]] std::string awaits(std::string_view what) const {
+    return "packet " + std::to_string(accepted_) + " of the " + std::string(what) + " of rank " + std::to_string(peer_) +
+           ", which cover " + std::to_string(covers_) + " of " + std::to_string(rows_) + " rows";
+  }
   /// All packets have arrived and all blocks been taken.
   [[nodiscard]] bool finished() const { return last_ && read_ == known_; }
   [[nodiscard]] std::size_t bytes_received() const { return bytes_received_; }

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -71,6 +72,7 @@ class ring_engine {
   ring_engine& operator=(ring_engine&&) = delete;
   ~ring_engine() {
     if (done() || posted_ == 0) return;
+    let_leave();
     greeting_.messages().abandon();
     s_.leak();
   }
@@ -99,6 +101,11 @@ class ring_engine {
     watch_.lap();
     take(greeting_.messages().wait());
     report_.exchange_seconds += watch_.lap();
+  }
+  [[nodiscard]] awaited awaits() const {
+    if (!greeted()) return greeting_.awaits();
+    const auto left = static_cast<int>((rank_ + ranks_ - 1) % ranks_);
+    return {{left}, "segment " + std::to_string(taken_) + " of " + std::to_string(total_) + " from rank " + std::to_string(left)};
   }
   [[nodiscard]] bool done() const { return greeted() && taken_ == total_ && left_ == total_; }
   void finish(report& r) const {
@@ -132,6 +139,20 @@ class ring_engine {
   [[nodiscard]] block_range outgoing(std::uint64_t m) const { return segment(m / segments_, m % segments_); }
   [[nodiscard]] block_range incoming(std::uint64_t m) const { return segment(m / segments_ + 1, m % segments_); }
   [[nodiscard]] std::size_t place(std::uint64_t m) const { return static_cast<std::size_t>(m % window_); }
+
+  // After an error: what is being sent lies in the caller's memory, which may be gone soon. The neighbour takes it as long as it is
+  // in the call.
+  void let_leave() noexcept {
+    constexpr double patience = 0.25;
+    try {
+      for (const stopwatch since; left_ < begun_ && since.elapsed() < patience;) {
+        for (const auto& c : greeting_.messages().poll())
+          if ((c.token & 1U) == 0) s_->in_flight[place(c.token >> 1U)] = false;
+        while (left_ < begun_ && !s_->in_flight[place(left_)]) ++left_;
+      }
+    } catch (...) {  // NOLINT(bugprone-empty-catch): it was an error of the transport, then
+    }
+  }
 
   bool go_on() {
     bool moved = false;

@@ -73,6 +73,19 @@ class slot_owner {
     auto& s = stands_[static_cast<std::size_t>(worker)];
     if (s == standing::greeted) s = standing::done;
   }
+  /// Workers that have not come, or that a slot waits for.
+  [[nodiscard]] std::vector<int> missing() const {
+    std::vector<int> found;
+    for (std::size_t w = 0; w < stands_.size(); ++w) {
+      const auto waits = [&](const slot& t) { return t.active != 0 && t.missing != 0 && !t.seen[w]; };
+      const bool slow =
+          phase_ == phase::folding && stands_[w] == standing::greeted && std::any_of(slots_.begin(), slots_.end(), waits);
+      if (stands_[w] == standing::unknown || slow) found.push_back(static_cast<int>(w));
+    }
+    return found;
+  }
+  /// How often a worker has told anything new.
+  [[nodiscard]] std::size_t steps() const { return steps_; }
   /// Nobody needs anything more.
   [[nodiscard]] bool finished() const {
     return phase_ != phase::greeting &&
@@ -150,6 +163,7 @@ class slot_owner {
         if (i < first_.size()) first_[i] = std::min(first_[i], row);
       }
       stands_[w] = standing::greeted;
+      ++steps_;
       return decide(send);
     }
     if (phase_ != phase::greeting) welcome(w, send);
@@ -280,6 +294,7 @@ class slot_owner {
     t.bytes[w] = bytes;
     t.present[w] = h.present;
     t.seen[w] = true;
+    ++steps_;
     if (--t.missing == 0) fold(h.slot, send);
   }
   // All workers have contributed.
@@ -330,6 +345,7 @@ class slot_owner {
   std::vector<std::uint32_t> first_;  // least first row that a worker has told, by slot and column
   aligned_bytes greeting_;            // the answer to all greetings
   std::vector<slot> slots_;
+  std::size_t steps_ = 0;
   std::vector<const void*> sources_;
   std::vector<std::size_t> at_;
 };

@@ -11,10 +11,12 @@
 #include <functional>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "../block.hpp"
+#include "../deadline.hpp"
 #include "../error.hpp"
 #include "../pack/aligned_bytes.hpp"
 #include "../pack/copy.hpp"
@@ -87,7 +89,10 @@ class slot_worker {
       case slot_kind::refusal:
         return refuse(o, d, now, send);
       case slot_kind::farewell:
-        if (talks_[o].at == stage::leaving) talks_[o].at = stage::over;
+        if (talks_[o].at == stage::leaving) {
+          talks_[o].at = stage::over;
+          ++steps_;
+        }
         return;
       default:
         throw protocol(owner, "a datagram that owners do not send");
@@ -126,6 +131,27 @@ class slot_worker {
   [[nodiscard]] bool finished() const {
     return std::all_of(talks_.begin(), talks_.end(), [](const talk& t) { return t.at == stage::over; });
   }
+  /// Owners of which something is still to come.
+  [[nodiscard]] awaited awaits() const {
+    awaited found;
+    for (std::size_t o = 0; o < talks_.size(); ++o) {
+      const auto& t = talks_[o];
+      if (t.at == stage::over) continue;
+      found.peers.push_back(static_cast<int>(o));
+      if (!found.packet.empty()) continue;
+      const auto from = " from owner " + std::to_string(o);
+      if (t.at != stage::working) {
+        found.packet = (t.at == stage::greeting ? "the answer to the greeting" : "the answer to the farewell") + from;
+        continue;
+      }
+      for (std::size_t s = 0; s < t.slots.size() && found.packet.empty(); ++s)
+        if (t.slots[s].bytes != 0)
+          found.packet = "the result of step " + std::to_string(t.slots[s].step) + " in slot " + std::to_string(s) + from;
+    }
+    return found;
+  }
+  /// How often anything new has come: what is sent again does not count.
+  [[nodiscard]] std::size_t steps() const { return steps_; }
   /// Why an owner will not reduce: the reason, the rank it is about, and what that called with.
   struct refused {
     refusal why = refusal::failed;
@@ -251,6 +277,7 @@ class slot_worker {
     if (t.at != stage::greeting) return;
     if (d.header.rows != map_.slots * map_.columns) throw protocol(static_cast<int>(o), "not a row for each column");
     answered(t.due, now);
+    ++steps_;
     t.at = stage::working;
     for (std::size_t s = 0; s < map_.slots; ++s) {
       auto& at = t.slots[s];
@@ -315,6 +342,7 @@ class slot_worker {
         refuse("rows do not ascend, or are past the end");
     });
     if (d.elements().size() != bytes) refuse("length and contents differ");
+    ++steps_;
     answered(at.due, now);
     const auto* from = d.elements().data();
     std::uint64_t active = 0;
@@ -348,7 +376,7 @@ class slot_worker {
   std::vector<std::uint64_t> filled_;
   std::vector<talk> talks_;  // by owner
   std::optional<refused> refused_;
-  std::size_t union_blocks_ = 0;
+  std::size_t union_blocks_ = 0, steps_ = 0;
   std::optional<double> quick_;  // seconds that a quick answer takes
 };
 

@@ -84,6 +84,15 @@ class slot_engine {
   }
   bool progress() { return turn(0); }
   void wait() { turn(std::clamp(worker_->due() - now(), 0.0, 1e-3)); }
+  [[nodiscard]] awaited awaits() const {
+    auto found = worker_ ? worker_->awaits() : awaited{};
+    for (auto& owner : found.peers) owner += servers_ != 0 ? ranks_ : 0;
+    // Who owns slots knows best.
+    if (const auto missing = owner_ ? owner_->missing() : std::vector<int>(); !missing.empty()) found.peers = missing;
+    std::erase(found.peers, rank_);
+    if (found.packet.empty()) found.packet = "farewells of workers";
+    return found;
+  }
   [[nodiscard]] bool done() const { return worker_ && worker_->finished() && (!owner_ || owner_->finished()); }
   /// Tells everybody, more often than all of it is likely to be lost.
   void give_up() noexcept {
@@ -149,11 +158,12 @@ class slot_engine {
     if (to_owner) owner_->take(rank, d, to_workers());
     else worker_->take(rank, d, now(), to_owners());
   }
+  [[nodiscard]] std::size_t steps() const { return worker_->steps() + (owner_ ? owner_->steps() : 0); }
+  // True if anything new has come; what others send again may come for ever.
   bool turn(double seconds) {
-    bool moved = false;
+    const auto before = steps();
     watch_.lap();
     for (auto a = messages_.receive(seconds); a; a = messages_.receive(0)) {
-      moved = true;
       report_.bytes_received += a->datagram.bytes().size();
       take(a->peer, a->datagram);
       if (done()) break;
@@ -169,7 +179,7 @@ class slot_engine {
       messages_.answer_seconds() = worker_->answer_seconds();
       stop_if_refused();
     }
-    return moved;
+    return steps() != before;
   }
   void take(int peer, const slot_reader& d) {
     switch (d.header.kind) {

@@ -55,6 +55,25 @@ class stream_exchange {
 
   /// For an engine that goes on where this one ends: a rank opens one mailbox for a call, whatever the topology.
   [[nodiscard]] mailbox_type& messages() { return messages_; }
+  /// There is no time left to tell others of an error: they hear of it if they are quick.
+  void hurry() { hurries_ = true; }
+  /// The stream that is furthest behind: who owns it is missing, or waits for who is.
+  [[nodiscard]] awaited awaits() const {
+    if (!started_) return {{}, "its turn at the memory that the ranks share"};
+    awaited found;
+    const in_stream* behind = nullptr;
+    const auto look = [&](const std::vector<in_stream>& streams, const char* what) {
+      for (const auto& i : streams) {
+        if (i.finished() || (behind != nullptr && i.covers() > behind->covers())) continue;
+        if (behind == nullptr || i.covers() < behind->covers()) found = {{}, i.awaits(what)};
+        behind = &i;
+        found.peers.push_back(i.peer());
+      }
+    };
+    look(s_->arriving, "contributions");
+    if (behind == nullptr) look(s_->returning, "results");
+    return behind != nullptr ? found : awaited{{}, "packets of this rank to be taken"};
+  }
 
  protected:
   static constexpr bool shareable = requires(mailbox_type & m) { m.enter(); };
@@ -214,7 +233,7 @@ class stream_exchange {
         // Only the servers can tell the others. They have to get rid of results, too.
         if (!stopping()) refused_ = std::make_exception_ptr(error("omni: this rank gave up"));
         for (auto& i : s.returning) drop(i);
-        while (since.elapsed() < 10)
+        while (since.elapsed() < (hurries_ ? brief : 10))
           if (progress()) since.lap();
         return;
       }
@@ -225,7 +244,7 @@ class stream_exchange {
           if (!o.close(messages_, packet_abort) && !returns_results()) all = false;
         return all;
       };
-      while (!told() && since.elapsed() < 1)
+      while (!told() && since.elapsed() < (hurries_ ? brief : 1))
         for (const auto& c : messages_.poll())
           if (const stream_token t{c.token}; !t.is_receive()) stream_of(t).sent(t.slot());
     } catch (...) {  // it was an error of the transport, then
@@ -333,6 +352,9 @@ class stream_exchange {
     return false;
   }
 
+  static constexpr double brief = 0.05;  // seconds
+
+  bool hurries_ = false;
   std::size_t met_ = 0;  // peers that called alike
   std::optional<mismatch> differs_;
   std::exception_ptr refused_;  // by a server, for another reason

@@ -6,13 +6,16 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "../concepts.hpp"
 #include "mpi_context.hpp"
@@ -44,6 +47,12 @@ class mpi {
   void has_started() { context_->has_started(); }
   [[nodiscard]] bool nothing_queued() { return context_->nothing_queued(); }
   void mark_broken(const std::string& why) { context_->mark_broken(why); }
+  /// How long calls may wait that do not say it themselves; 0: for ever. Known when nothing is queued.
+  [[nodiscard]] std::chrono::nanoseconds agreed_limit() const { return context_->agreed_limit(); }
+  [[nodiscard]] bool is_open() { return context_->ready(); }
+  [[nodiscard]] bool is_roll_called() { return context_->is_roll_called(); }
+  [[nodiscard]] std::optional<std::vector<int>> call_roll(std::chrono::nanoseconds time) { return context_->call_roll(time); }
+  void answer_roll() { context_->answer_roll(); }
 
   class messages {
    public:

@@ -7,12 +7,14 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -20,12 +22,15 @@
 
 #include "../calibration.hpp"
 #include "../concepts.hpp"
+#include "../deadline.hpp"
 #include "../environment.hpp"
 #include "../pack/signature.hpp"
 #include "host.hpp"
 #include "mpi_calibrate.hpp"
 #include "mpi_check.hpp"
+#include "mpi_discard.hpp"
 #include "mpi_levels.hpp"
+#include "mpi_roll_call.hpp"
 #include "shared_memory.hpp"
 #include "window.hpp"
 
@@ -48,8 +53,8 @@ struct mpi_requests {
 /// opening memory that its ranks share, are requests that ready() tests.
 class mpi_context : public std::enable_shared_from_this<mpi_context> {
  public:
-  // Every MPI has tags up to 32767, and a call takes four.
-  static constexpr std::uint32_t calls_in_flight = 8192;
+  // Every MPI has tags up to 32767, and a call takes four; those of one more are left for the roll.
+  static constexpr std::uint32_t calls_in_flight = 8191;
 
   explicit mpi_context(MPI_Comm user) {
     int inter = 0;
@@ -58,7 +63,7 @@ class mpi_context : public std::enable_shared_from_this<mpi_context> {
     check(MPI_Comm_rank(user, &rank_), "MPI_Comm_rank");
     check(MPI_Comm_size(user, &size_), "MPI_Comm_size");
     agreed_ = {environment_flag("OMNI_CHECK") ? 1 : 0, this_host(), -this_host(),
-               environment_disables("OMNI_SHARED_MEMORY") ? 1 : 0};
+               environment_disables("OMNI_SHARED_MEMORY") ? 1 : 0, environment_limit().count()};
     check(MPI_Comm_idup(user, &comm_, &opening_), "MPI_Comm_idup");
   }
   mpi_context(const mpi_context&) = delete;
@@ -68,7 +73,7 @@ class mpi_context : public std::enable_shared_from_this<mpi_context> {
   ~mpi_context() {
     int finalized = 0;
     if (MPI_Finalized(&finalized) != MPI_SUCCESS || finalized != 0) return;
-    if (opening_ != MPI_REQUEST_NULL) MPI_Wait(&opening_, MPI_STATUS_IGNORE);
+    if (opening_ != MPI_REQUEST_NULL && broken_.empty()) MPI_Wait(&opening_, MPI_STATUS_IGNORE);
     // After an error messages may be left on the duplicate. It is kept, or MPI would give its number to a new communicator, and
     // that would receive them.
     if (comm_ != MPI_COMM_NULL && broken_.empty()) MPI_Comm_free(&comm_);
@@ -92,6 +97,8 @@ class mpi_context : public std::enable_shared_from_this<mpi_context> {
   [[nodiscard]] int size() const { return size_; }
   /// Whether OMNI_CHECK=1 was set on any rank.
   [[nodiscard]] bool checks_calls() const { return agreed_[0] != 0; }
+  /// The longest OMNI_TIMEOUT of any rank; 0 if no rank has one.
+  [[nodiscard]] std::chrono::nanoseconds agreed_limit() const { return std::chrono::nanoseconds(agreed_[4]); }
   /// Whether all ranks run on one host, as far as its name tells.
   [[nodiscard]] bool one_host() const { return agreed_[1] == -agreed_[2]; }
   /// Whether there are several hosts, and some of them have several ranks.
@@ -126,6 +133,18 @@ class mpi_context : public std::enable_shared_from_this<mpi_context> {
   [[nodiscard]] bool may_start(std::uint32_t ticket) { return ready() && ticket == begun_; }
   void has_started() { ++begun_; }
   [[nodiscard]] bool nothing_queued() { return ready() && queued_ == begun_; }
+
+  /// Whether another rank has waited too long.
+  [[nodiscard]] bool is_roll_called() { return ready_ && roll_.is_called(comm_); }
+  /// The ranks that do not answer in time; nothing before the duplicate is ready.
+  [[nodiscard]] std::optional<std::vector<int>> call_roll(std::chrono::nanoseconds time) {
+    if (!ready_) return std::nullopt;
+    return roll_.call(comm_, time);
+  }
+  /// For a rank that waits for nobody in particular.
+  void answer_roll() {
+    if (is_roll_called()) roll_.answer(comm_);
+  }
 
   /// After an error in the middle of an operation, old packets may still be under way: nothing more is sent here.
   void mark_broken(std::string why) { broken_ = std::move(why); }
@@ -300,8 +319,10 @@ class mpi_context : public std::enable_shared_from_this<mpi_context> {
     if (last == nullptr) return MPI_SUCCESS;                                      // called from the MPI_Test below
     try {
       // Open MPI cannot duplicate a communicator that is freed meanwhile. MPICH frees it when the duplicate is made: in MPI_Test.
-      while (!last->in_test_ && !last->ready()) {
+      while (!last->in_test_ && last->broken_.empty() && !last->ready()) {
       }
+      // MPI still writes to it when the others come to duplicate, too.
+      if (last->opening_ != MPI_REQUEST_NULL && !last->in_test_) static_cast<void>(new std::shared_ptr<mpi_context>(last));
     } catch (const std::exception&) {
       return MPI_ERR_OTHER;
     }
@@ -315,11 +336,12 @@ class mpi_context : public std::enable_shared_from_this<mpi_context> {
       if (std::none_of(contexts().begin(), contexts().end(), known)) continue;
       const auto kept = e.context->shared_from_this();
       try {
-        while (!kept->ready()) {
+        while (kept->broken_.empty() && !kept->ready()) {
         }
       } catch (const std::exception&) {
         return MPI_ERR_OTHER;
       }
+      if (kept->ready_ && !kept->broken_.empty()) discard_messages(kept->comm_);
     }
     // Latest first: a context frees the communicators that it has cut its own into, and those have contexts of their own.
     auto left = contexts();
@@ -336,7 +358,7 @@ class mpi_context : public std::enable_shared_from_this<mpi_context> {
   MPI_Comm comm_ = MPI_COMM_NULL;
   MPI_Request opening_ = MPI_REQUEST_NULL;
   int rank_ = 0, size_ = 1;
-  std::array<std::int64_t, 4> agreed_{};  // the largest of any rank: OMNI_CHECK, the host, minus the host, no shared memory
+  std::array<std::int64_t, 5> agreed_{};  // the largest of any rank: OMNI_CHECK, host, minus host, no shared memory, OMNI_TIMEOUT
   opening stage_ = opening::duplicating;
   bool ready_ = false, in_test_ = false;
   std::vector<std::int64_t> hosts_;  // of all ranks, if there are several
@@ -348,6 +370,7 @@ class mpi_context : public std::enable_shared_from_this<mpi_context> {
   std::uint32_t calls_ = 0, queued_ = 0, begun_ = 0;
   std::vector<std::uint32_t> open_;  // calls that have a mailbox, oldest first
   std::string broken_;
+  mpi_roll_call roll_;
   std::vector<std::unique_ptr<mpi_requests>> spare_;
 };
 

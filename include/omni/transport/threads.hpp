@@ -3,6 +3,8 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -12,6 +14,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -36,6 +39,7 @@ class threads {
     std::mutex mutex;
     std::condition_variable arrival;
     std::map<key, std::deque<std::vector<std::byte>>> messages;
+    std::atomic<bool> waited_too_long = false;
   };
 
  public:
@@ -67,6 +71,23 @@ class threads {
   [[nodiscard]] int size() const { return static_cast<int>(inboxes_->size()); }
   [[nodiscard]] std::size_t preferred_packet_bytes() const { return std::size_t{62} * 1024; }
   void mark_broken(const std::string& why) { broken_ = why; }
+  /// Whether another rank has waited too long.
+  [[nodiscard]] bool is_roll_called() const {
+    return std::any_of(inboxes_->begin(), inboxes_->end(), [](const inbox& i) { return i.waited_too_long.load(); });
+  }
+  /// The ranks that do not answer in that time.
+  [[nodiscard]] std::optional<std::vector<int>> call_roll(std::chrono::nanoseconds time) {
+    answer_roll();
+    const auto until = std::chrono::steady_clock::now() + time;
+    for (;;) {
+      std::vector<int> missing;
+      for (int r = 0; r < size(); ++r)
+        if (!(*inboxes_)[static_cast<std::size_t>(r)].waited_too_long.load()) missing.push_back(r);
+      if (missing.empty() || std::chrono::steady_clock::now() >= until) return missing;
+      std::this_thread::sleep_for(std::chrono::microseconds(200));
+    }
+  }
+  void answer_roll() { (*inboxes_)[static_cast<std::size_t>(rank_)].waited_too_long.store(true); }
 
   class mailbox {
    public:

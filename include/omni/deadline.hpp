@@ -1,0 +1,100 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "error.hpp"
+
+namespace omni {
+
+/// Policy: how long a call may wait for other ranks while nothing moves. Then it throws `timeout`, and the communicator is unusable
+/// for omni.
+///
+///     omni::allreduce(comm, grad, omni::deadline{std::chrono::seconds(30)});
+///
+/// All ranks give one, or none does; the times may differ. Without one it is OMNI_TIMEOUT (seconds, with a fraction), the longest
+/// of any rank; without that, waits have no end. What counts is waiting: a call that moves on, however slowly, goes on, and the
+/// time that a program spends elsewhere between iallreduce and wait is not counted, nor that for which it is stopped.
+///
+/// Cost: small tensors are agreed upon before they go to MPI_Allreduce (as with OMNI_CHECK=1), and that is non-blocking.
+struct deadline {
+  std::chrono::nanoseconds limit{0};  ///< 0: OMNI_TIMEOUT, or none
+
+  constexpr deadline() = default;
+  template <class Rep, class Period>
+  constexpr deadline(std::chrono::duration<Rep, Period> d)  // NOLINT(google-explicit-constructor): one is the other
+      : limit(std::chrono::duration_cast<std::chrono::nanoseconds>(d)) {}
+  friend constexpr bool operator==(const deadline&, const deadline&) = default;
+};
+
+namespace detail {
+
+/// OMNI_TIMEOUT, or 0.
+inline std::chrono::nanoseconds environment_limit() {
+  static const auto limit = [] {
+    const char* const value = std::getenv("OMNI_TIMEOUT");  // NOLINT(concurrency-mt-unsafe): nothing here sets variables
+    if (value == nullptr || *value == '\0') return std::chrono::nanoseconds(0);
+    char* end = nullptr;
+    const double seconds = std::strtod(value, &end);
+    constexpr double most = 1e9;
+    if (*end != '\0' || !(seconds >= 0 && seconds <= most))
+      throw usage("omni: OMNI_TIMEOUT is \"" + std::string(value) + "\"; it has to be a number of seconds, 0 for none");
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(seconds));
+  }();
+  return limit;
+}
+
+/// Counts how long something has been waited for.
+class patience {
+ public:
+  explicit patience(std::chrono::nanoseconds limit) : limit_(limit) {}
+
+  [[nodiscard]] bool limited() const { return limit_.count() != 0; }
+  [[nodiscard]] std::chrono::nanoseconds limit() const { return limit_; }
+  void limit(std::chrono::nanoseconds l) { limit_ = l; }
+  /// The last part of the time, in which the ranks find out who is missing.
+  [[nodiscard]] std::chrono::nanoseconds grace() const {
+    constexpr std::chrono::nanoseconds most = std::chrono::milliseconds(250);
+    return std::min(limit_ / 4, most);
+  }
+  /// Something has moved.
+  void renew() {
+    waited_ = {};
+    last_ = clock::now();
+  }
+  /// Another try was in vain. True when the time is up, but for the grace.
+  bool spent() {
+    const auto now = clock::now();
+    // Who computes between two tries, or is stopped, has not waited.
+    waited_ += std::min<std::chrono::nanoseconds>(now - last_, limit_ / 8);
+    last_ = now;
+    return waited_ >= limit_ - grace();
+  }
+  [[nodiscard]] double seconds() const { return std::chrono::duration<double>(waited_).count(); }
+  /// True about once in a millisecond: for what is too dear to be done each time.
+  bool now_and_then() {
+    if (last_ - looked_ < std::chrono::milliseconds(1)) return false;
+    looked_ = last_;
+    return true;
+  }
+
+ private:
+  using clock = std::chrono::steady_clock;
+  std::chrono::nanoseconds limit_;
+  std::chrono::nanoseconds waited_{};
+  clock::time_point last_ = clock::now(), looked_ = last_;
+};
+
+/// What a rank waits for: of which ranks, as far as it can tell, and for which packet.
+struct awaited {
+  std::vector<int> peers{};
+  std::string packet{};
+};
+
+}  // namespace detail
+}  // namespace omni

@@ -1,0 +1,143 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+//
+// One rank of several lets the others wait; they have to be told of it in time, by name, and to end in peace.
+//
+//     mpirun -np 3 deadline never|first|stopped|killed|barrier|throws [elements]
+//
+// Prints the seconds until the others knew. Exit status 0: all was as it should be (killed: MPI_Abort with 0, for nobody can
+// finalise).
+#include <mpi.h>
+#include <sys/types.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstddef>
+#include <cstdio>
+#include <cstdlib>
+#include <omni/omni.hpp>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace {
+
+using namespace std::chrono_literals;
+constexpr auto limit = 600ms;
+constexpr auto late = 2500ms;  // when the rank that is missing comes back
+
+struct fails_in_time {
+  static constexpr bool commutative = true;
+  int* left;
+  [[nodiscard]] float identity() const { return 0; }
+  float operator()(float a, float b) const {
+    if (--*left == 0) throw std::runtime_error("an operation that throws");
+    return a + b;
+  }
+};
+
+// Stops this process now, for a while: somebody else has to wake it.
+void stop_for_a_while() {
+  const auto child = fork();
+  if (child == 0) {
+    usleep(static_cast<useconds_t>(std::chrono::microseconds(late).count()));
+    kill(getppid(), SIGCONT);
+    _exit(0);
+  }
+  raise(SIGSTOP);
+  int status = 0;
+  waitpid(child, &status, 0);
+}
+
+struct program {
+  std::string mode;
+  std::size_t elements;
+  int rank, ranks, bad;
+  bool by_environment = std::getenv("OMNI_TIMEOUT") != nullptr;
+
+  void call(std::vector<float>& x, int budget = 0) const {
+    if (mode == "throws")
+      omni::allreduce(MPI_COMM_WORLD, x, omni::ring{.packet_bytes = 4096}, fails_in_time{&budget}, omni::deadline{limit});
+    else if (by_environment) omni::allreduce(MPI_COMM_WORLD, x);
+    else omni::allreduce(MPI_COMM_WORLD, x, omni::deadline{limit});
+  }
+  // What the rank does that lets the others wait.
+  void misbehave(std::vector<float>& x) const {
+    if (mode == "never" || mode == "first") {
+      std::this_thread::sleep_for(late);
+    } else if (mode == "stopped") {
+      for (int i = 0; i < 3; ++i) call(x);
+      stop_for_a_while();
+      call(x);
+    } else if (mode == "killed") {
+      for (int i = 0; i < 3; ++i) call(x);
+      raise(SIGKILL);
+    } else if (mode == "barrier") {
+      MPI_Barrier(MPI_COMM_WORLD);
+    } else {
+      call(x, 100);
+    }
+  }
+  [[nodiscard]] int run() const {
+    std::vector<float> x(elements, 0.0F);
+    if (mode == "stopped" || mode == "killed") {
+      if (rank != bad)
+        for (int i = 0; i < 3; ++i) call(x);
+    } else if (mode != "first") {
+      call(x, 1 << 30);
+    }
+    const double start = MPI_Wtime();
+    try {
+      if (rank == bad) misbehave(x);
+      else call(x, 1 << 30);
+    } catch (const omni::timeout& e) {
+      const double took = MPI_Wtime() - start;
+      std::printf("%s, np %d: rank %d knew after %.3f s: %s\n", mode.c_str(), ranks, rank, took, e.what());
+      std::fflush(stdout);
+      return judge(x, e);
+    } catch (const std::exception& e) {
+      std::printf("%s, np %d: rank %d: %s\n", mode.c_str(), ranks, rank, e.what());
+      return rank == bad ? 0 : 1;
+    }
+    // The rank that comes late, and does not call, is the only one that hears nothing.
+    return rank == bad && mode != "stopped" ? 0 : 1;
+  }
+  [[nodiscard]] int judge(std::vector<float>& x, const omni::timeout& e) const {
+    if (rank == bad) return 0;
+    const bool named = e.peers() == std::vector<int>{bad};
+    // Until all ranks have called once, nobody can be asked.
+    const bool unknown = mode == "first" && e.peers().empty() && e.stage().find("opening") != std::string::npos;
+    bool refused = false;
+    try {
+      call(x);
+    } catch (const omni::error& again) {
+      refused = std::string(again.what()).find("unusable for omni since an earlier error") != std::string::npos;
+    }
+    if (mode == "barrier") MPI_Barrier(MPI_COMM_WORLD);  // MPI itself goes on
+    if (!(named || unknown)) std::printf("rank %d: not the rank that is missing\n", rank);
+    if (!refused) std::printf("rank %d: a later call does not say that the communicator is unusable\n", rank);
+    return (named || unknown) && refused ? 0 : 1;
+  }
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  MPI_Init(&argc, &argv);
+  program p{argc > 1 ? argv[1] : "never", argc > 2 ? std::stoul(argv[2]) : 100000, 0, 1, 0};
+  MPI_Comm_rank(MPI_COMM_WORLD, &p.rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &p.ranks);
+  p.bad = p.ranks - 2;
+  const int wrong = p.run();
+  if (p.mode == "killed") {
+    if (p.rank != 0) std::this_thread::sleep_for(10s);  // rank 0 ends it
+    std::printf("killed: verdict %s\n", wrong == 0 ? "good" : "bad");
+    std::fflush(stdout);
+    MPI_Abort(MPI_COMM_WORLD, wrong);
+  }
+  MPI_Finalize();
+  return wrong;
+}

@@ -1,0 +1,218 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <latch>
+#include <omni/omni.hpp>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "../support/losing.hpp"
+#include "../support/ranks.hpp"
+
+namespace {
+
+// Commutes, and throws when it has been called often enough.
+struct fails_in_time {
+  static constexpr bool commutative = true;
+  int* left;
+  [[nodiscard]] int identity() const { return 0; }
+  int operator()(int a, int b) const {
+    if (--*left == 0) throw std::runtime_error("an operation that throws");
+    return a + b;
+  }
+};
+
+using omni::transport::threads;
+using namespace std::chrono_literals;
+
+// Ranks of which one does not call until the others have waited in vain. Says what is wrong with what they were told.
+template <class Ranks, class F>
+std::vector<std::string> without_one(int ranks, int missing, const F& f) {
+  std::vector<std::string> wrong(static_cast<std::size_t>(ranks));
+  std::latch over(ranks);
+  Ranks::run(ranks, [&](Ranks& comm) {
+    auto& w = wrong[static_cast<std::size_t>(comm.rank())];
+    if (comm.rank() != missing) {
+      try {
+        f(comm);
+        w = "no error";
+      } catch (const omni::timeout& e) {
+        if (e.peers() != std::vector<int>{missing}) w += "not the rank that is missing; ";
+        if (std::string(e.what()).find("for rank " + std::to_string(missing) + ":") == std::string::npos) w += "not named; ";
+        if (e.stage().empty() || e.seconds() <= 0) w += "no stage or time; ";
+        if (!w.empty()) w += e.what();
+      } catch (const std::exception& e) {
+        w = std::string("another error: ") + e.what();
+      }
+      try {
+        int more = 1;
+        omni::allreduce(comm, std::span(&more, 1));
+        w += "; a later call went through";
+      } catch (const omni::error& e) {
+        if (std::string(e.what()).find("unusable for omni since") == std::string::npos &&
+            std::string(e.what()).find("unusable since") == std::string::npos)
+          w += std::string("; a later call says ") + e.what();
+      }
+    }
+    over.arrive_and_wait();
+  });
+  return wrong;
+}
+
+template <class Ranks = threads, class... Arguments>
+void check_missing(std::size_t n, const Arguments&... arguments) {
+  for (const int ranks : {3, 5})
+    for (const int missing : {0, ranks - 1}) {
+      CAPTURE(ranks);
+      CAPTURE(missing);
+      const auto wrong = without_one<Ranks>(ranks, missing, [&](Ranks& comm) {
+        std::vector<float> x(n, 1.0F);
+        omni::allreduce(comm, x, arguments...);
+      });
+      for (const auto& w : wrong) CHECK(w == "");
+    }
+}
+
+}  // namespace
+
+TEST_CASE("a rank that does not call is named by all others when the deadline is over") {
+  constexpr omni::deadline soon{150ms};
+  SUBCASE("owner streams, a tensor larger than what may be under way") { check_missing(1 << 20, soon, omni::colocated{}); }
+  SUBCASE("of one block") { check_missing(10, omni::colocated{}, soon); }
+  SUBCASE("replicated") { check_missing(100000, omni::replicated{}, soon); }
+  SUBCASE("ring") { check_missing(100000, omni::ring{}, soon); }
+  SUBCASE("automatic") { check_missing(100000, soon); }
+  SUBCASE("slots, where packets are lost") {
+    testing::losing::network = {.drop = 0.05, .seed = 5};
+    check_missing<testing::losing>(20000, soon);
+  }
+}
+
+TEST_CASE("requests, groups and key-value tensors have deadlines, too") {
+  constexpr omni::deadline soon{150ms};
+  const auto check = [](const auto& f) {
+    for (const auto& w : without_one<threads>(3, 1, f)) CHECK(w == "");
+  };
+  SUBCASE("a request that is waited for") {
+    check([&](threads& comm) {
+      std::vector<int> x(1000, 1);
+      auto r = omni::iallreduce(comm, x, soon);
+      r.wait();
+    });
+  }
+  SUBCASE("one that is asked on and on, beside another without a deadline") {
+    check([&](threads& comm) {
+      std::vector<int> x(1000, 1), y(1000, 1);
+      auto r = omni::iallreduce(comm, x, soon);
+      while (!r.test()) std::this_thread::yield();
+    });
+  }
+  SUBCASE("a group") {
+    check([&](threads& comm) {
+      std::vector<std::vector<int>> x{{1, 2, 3}, std::vector<int>(500, 1)};
+      omni::allreduce(comm, x, soon);
+    });
+  }
+  SUBCASE("key-value") {
+    check([&](threads& comm) {
+      const std::vector<std::uint32_t> keys{1, 7};
+      const std::vector<float> values{1, 2};
+      omni::allreduce(comm, omni::sparse_view{keys, values}, soon);
+    });
+  }
+}
+
+TEST_CASE("who comes late, but in time, is waited for; time spent elsewhere does not count") {
+  for (const bool request : {false, true}) {
+    std::vector<std::vector<int>> out(3);
+    threads::run(3, [&](threads& comm) {
+      auto& x = out[static_cast<std::size_t>(comm.rank())];
+      x.assign(5000, comm.rank() + 1);
+      if (comm.rank() == 1) std::this_thread::sleep_for(200ms);
+      if (request) {
+        auto r = omni::iallreduce(comm, x, omni::deadline{2s});
+        // Longer than the deadline, but not waiting.
+        if (comm.rank() == 2) std::this_thread::sleep_for(300ms);
+        r.wait();
+      } else {
+        omni::allreduce(comm, x, omni::deadline{2s});
+      }
+    });
+    for (const auto& x : out) CHECK(x == std::vector<int>(5000, 6));
+  }
+}
+
+TEST_CASE("a program that computes for longer than the deadline between start and wait has not waited") {
+  std::vector<std::vector<int>> out(2);
+  threads::run(2, [&](threads& comm) {
+    auto& x = out[static_cast<std::size_t>(comm.rank())];
+    x.assign(100, 1);
+    auto r = omni::iallreduce(comm, x, omni::colocated{}, omni::deadline{400ms});
+    std::this_thread::sleep_for(comm.rank() == 0 ? 600ms : 700ms);
+    r.wait();
+  });
+  for (const auto& x : out) CHECK(x == std::vector<int>(100, 2));
+}
+
+TEST_CASE("a rank that leaves a ring in the middle, by an exception, does not keep the others") {
+  std::vector<std::string> said(3);
+  threads::run(3, [&](threads& comm) {
+    std::vector<int> x(50000, 1);
+    int left = comm.rank() == 2 ? 1000 : 1 << 30;
+    try {
+      omni::allreduce(comm, x, omni::ring{.packet_bytes = 4096}, fails_in_time{&left}, omni::deadline{200ms});
+    } catch (const std::exception& e) {
+      said[static_cast<std::size_t>(comm.rank())] = e.what();
+    }
+  });
+  CHECK(said[0].find("for rank 2: exchange, segment") != std::string::npos);
+  CHECK(said[1].find("for rank 2: exchange, segment") != std::string::npos);
+  CHECK(said[2] == "an operation that throws");
+}
+
+TEST_CASE("a deadline on some ranks only is a mismatch") {
+  std::vector<std::string> said(3);
+  threads::run(3, [&](threads& comm) {
+    std::vector<int> x(100, 1);
+    try {
+      if (comm.rank() == 2) omni::allreduce(comm, x, omni::deadline{1s});
+      else omni::allreduce(comm, x);
+    } catch (const omni::mismatch& e) {
+      said[static_cast<std::size_t>(comm.rank())] = e.field() + " " + e.here() + " " + e.there();
+    }
+  });
+  CHECK(said == std::vector<std::string>{"deadline none one", "deadline none one", "deadline one none"});
+}
+
+TEST_CASE("a worker that does not call: the others are told, and the servers go on until all have left") {
+  std::vector<std::string> said(3);
+  std::latch over(2);
+  threads::run(4, [&](threads& comm) {
+    omni::cluster cluster{comm, omni::dedicated{.servers = 1}};
+    if (cluster.is_server()) {
+      cluster.serve_only(omni::reduction<float>{});
+      return;
+    }
+    if (cluster.rank() == 1) {
+      over.wait();
+      return;
+    }
+    try {
+      std::vector<float> x(300000, 1.0F);
+      omni::allreduce(cluster, x, omni::deadline{200ms});
+    } catch (const omni::timeout& e) {
+      said[static_cast<std::size_t>(cluster.rank())] = e.what();
+      CHECK(e.peers() == std::vector<int>{1});
+    }
+    over.count_down();
+  });
+  CHECK(said[0].find("rank 0 waited") != std::string::npos);
+  CHECK(said[2].find("for rank 1: exchange, packet") != std::string::npos);
+}
