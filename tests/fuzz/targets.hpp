@@ -1,0 +1,111 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <omni/omni.hpp>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "../support/patterns.hpp"
+#include "../support/replay.hpp"
+#include "../support/scripted.hpp"
+#include "input.hpp"
+
+// What is fuzzed: a rank that hears lies, a server that does, and an owner of slots that does. Whatever they hear, they end with an
+// error of the library, wait for more, or go on; anything else is for the sanitizers, or aborts.
+
+namespace fuzz {
+
+inline constexpr std::size_t elements = 600;
+
+inline std::vector<int> input_of(int rank) {
+  return patterns::tensor<patterns::wild>(patterns::shape::uniform, 77, rank, 2, elements, 0);
+}
+/// Topology `which`, in packets so small that a tensor takes several.
+template <class Comm>
+void call(Comm& comm, std::vector<int>& x, unsigned which) {
+  constexpr omni::fixed_blocks blocks{16};
+  switch (which % 4) {
+    case 0:
+      omni::allreduce(comm, x, blocks, omni::colocated{500, 0});
+      break;
+    case 1:
+      omni::allreduce(comm, x, blocks, omni::replicated{500, 0});
+      break;
+    case 2:
+      omni::allreduce(comm, x, blocks, omni::ring{500, 0});
+      break;
+    default: {
+      const std::vector<std::uint32_t> keys{1, 5, 70};
+      const std::vector<int> values{1, 2, 3};
+      static_cast<void>(omni::allreduce(comm, omni::sparse_view{keys, values}, omni::colocated{500, 0}));
+    }
+  }
+}
+
+/// Rank 0 of two; the first byte says in which topology.
+inline void packets(std::span<const std::uint8_t> in) {
+  if (in.empty()) return;
+  std::vector<testing::recorded_packet> heard;
+  for (auto& i : items(in.subspan(1))) heard.push_back({i.about % 4, std::move(i.bytes)});
+  testing::player comm(heard);
+  auto x = input_of(0);
+  try {
+    call(comm, x, in[0]);
+  } catch (const omni::error&) {
+  } catch (const testing::starved&) {
+  }
+}
+
+/// A server of two workers.
+inline void server(std::span<const std::uint8_t> in) {
+  testing::script from;
+  for (auto& i : items(in)) from[i.about % 2].push_back({0, std::move(i.bytes)});
+  std::size_t answered = 0;
+  omni::detail::reductions known;
+  known.add(omni::reduction<int>{});
+  omni::detail::server_state state;
+  omni::detail::server_call<testing::scripted> call(testing::scripted(from, answered, 0), 2, 1, 0, 62U * 1024U, known, state);
+  try {
+    while (!call.done()) call.progress();
+  } catch (const omni::error&) {
+  } catch (const testing::starved&) {
+  }
+}
+
+/// The owner of slots of three workers, the first of which it is itself.
+inline void slots(std::span<const std::uint8_t> in) {
+  omni::detail::reductions known;
+  known.add(omni::reduction<int>{});
+  std::size_t answered = 0;
+  const auto send = [&](int worker, std::span<const std::byte> bytes) {
+    if (worker < 0 || worker >= 3) std::abort();
+    answered += bytes.size();
+  };
+  omni::detail::slot_owner owner(3, 1, 0, 0, 0, &known);
+  for (auto& i : items(in)) {
+    // What a transport lets through: whole, of this call, and with the right checksum.
+    omni::detail::slot_header h;
+    if (i.bytes.size() < sizeof(h)) continue;
+    std::memcpy(&h, i.bytes.data(), sizeof(h));
+    h.magic = omni::detail::slot_magic;
+    h.call = 0;
+    h.bytes = i.bytes.size();
+    h.checksum = omni::detail::slot_checksum(h, std::span(i.bytes).subspan(sizeof(h)));
+    std::memcpy(i.bytes.data(), &h, sizeof(h));
+    omni::detail::slot_reader d;
+    if (!d.parse(i.bytes)) continue;
+    try {
+      owner.take(static_cast<int>(i.about % 3), d, send);
+    } catch (const omni::error&) {
+      return;
+    }
+  }
+}
+
+}  // namespace fuzz

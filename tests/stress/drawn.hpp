@@ -1,0 +1,134 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "../support/patterns.hpp"
+
+// Random programs: what each rank calls, in which order, and when it waits. All of it follows from a seed.
+
+namespace stress {
+
+enum class type { int32, float32, uint64 };
+enum class operation { sum, other };  // each combination with a type and a topology is compiled: few of each
+enum class way { automatic, colocated, replicated, ring, hierarchical };
+enum class form { tensor, group, pairs };
+
+struct drawn_call {
+  form what = form::tensor;
+  type elements = type::int32;
+  operation op = operation::sum;
+  way topology = way::automatic;
+  std::size_t n = 0;
+  std::size_t block = 256;
+  std::size_t packet_bytes = 0;
+  int window = 0;
+  bool in_place = true;
+  bool blocking = true;
+  bool deadline = true;
+  patterns::shape shape = patterns::shape::uniform;
+  std::uint64_t seed = 0;
+};
+
+inline std::string describe(const drawn_call& c) {
+  constexpr std::array forms{"tensor", "group", "pairs"};
+  constexpr std::array types{"int32", "float", "uint64"};
+  constexpr std::array ops{"sum", "min or max"};
+  constexpr std::array ways{"automatic", "colocated", "replicated", "ring", "hierarchical"};
+  const auto name = [](const auto& names, auto e) { return std::string(names[static_cast<std::size_t>(e)]); };
+  return name(forms, c.what) + " of " + std::to_string(c.n) + " " + name(types, c.elements) + ", " + name(ops, c.op) + ", " +
+         name(ways, c.topology) + ", blocks of " + std::to_string(c.block) + ", packets of " + std::to_string(c.packet_bytes) +
+         ", window " + std::to_string(c.window) + ", " + patterns::name(c.shape) + (c.in_place ? ", in place" : "") +
+         (c.blocking ? "" : ", not blocking");
+}
+
+using generator = std::mt19937_64;
+
+template <class T, std::size_t N>
+T one_of(generator& g, const std::array<T, N>& all) {
+  return all[g() % N];
+}
+
+/// Sizes at which something changes, and others; now and then one that takes many packets.
+inline std::size_t draw_size(generator& g) {
+  switch (g() % 8) {
+    case 0:
+      return one_of(g, std::array<std::size_t, 8>{0, 1, 2, 255, 256, 257, 1021, 4096});
+    case 1:
+      return g() % 300000;
+    case 2:
+    case 3:
+      return g() % 30000;
+    default:
+      return g() % 3000;
+  }
+}
+
+inline drawn_call draw_call(generator& g, bool levels) {
+  drawn_call c;
+  c.what = one_of(g, std::array{form::tensor, form::tensor, form::tensor, form::tensor, form::group, form::pairs});
+  c.elements = static_cast<type>(g() % 3);
+  c.op = static_cast<operation>(g() % 2);
+  c.topology = static_cast<way>(g() % (levels ? 5 : 4));
+  c.n = draw_size(g);
+  c.block = one_of(g, std::array<std::size_t, 5>{256, 256, 16, 100, 1024});
+  c.packet_bytes = one_of(g, std::array<std::size_t, 4>{0, 0, 5000, 20000});
+  c.window = one_of(g, std::array{0, 0, 1, 3});
+  c.in_place = g() % 2 == 0;
+  c.blocking = c.what == form::pairs || g() % 2 == 0;
+  c.shape = patterns::all[g() % patterns::all.size()];
+  c.seed = g();
+  return c;
+}
+
+/// What makes a rank's call another than those of the others.
+enum class fault { count, type, operation, topology, block, packet, window, kind, deadline, none };
+inline constexpr std::array faults{fault::count,  fault::type,   fault::operation, fault::topology, fault::block,
+                                   fault::packet, fault::window, fault::kind,      fault::deadline};
+
+/// Changes one thing; returns the field that `mismatch` has to name.
+inline std::string spoil(drawn_call& c, fault f, generator& g) {
+  const auto other = [&](auto e, std::uint64_t values) {
+    return static_cast<decltype(e)>((static_cast<std::uint64_t>(e) + 1 + g() % (values - 1)) % values);
+  };
+  switch (f) {
+    case fault::count:
+      c.n += 1 + g() % 1000;
+      return "count";
+    case fault::type:
+      c.elements = other(c.elements, 3);
+      return "type";
+    case fault::operation:
+      c.op = other(c.op, 2);
+      return "operation";
+    case fault::topology:
+      c.topology = other(c.topology, 4);
+      return "topology";
+    case fault::block:
+      c.block = c.block == 32 ? 48 : 32;
+      return "block size";
+    case fault::packet:
+      c.packet_bytes = c.packet_bytes == 9000 ? 9500 : 9000;
+      return "packet size";
+    case fault::window:
+      c.window = c.window == 7 ? 9 : 7;  // neither is what 0 comes to
+      return "window";
+    case fault::kind:
+      c.blocking = !c.blocking;
+      return "kind of call";
+    case fault::deadline:
+      c.deadline = !c.deadline;
+      return "deadline";
+    case fault::none:
+      break;
+  }
+  return "";
+}
+
+}  // namespace stress
