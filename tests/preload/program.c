@@ -232,6 +232,31 @@ static void progress(void) {
   expect(token == left && b[0] == 1, "MPI_Waitall of two kinds");
 }
 
+/* A rank that waits in MPI_Allreduce still does what its earlier calls began: the next rank comes only when it has its message. */
+static void pending(void) {
+  enum { n = 400000, most_reduced = 20000 };
+  static double sent[n], received[n], x[most_reduced];
+  const int counts[] = {1, 300, most_reduced}, right = (rank + 1) % size, left = (rank + size - 1) % size;
+  int i, c;
+  if (size == 1) return;
+  for (c = 0; c < 3; ++c) {
+    MPI_Request request;
+    for (i = 0; i < n; ++i) sent[i] = rank + c;
+    for (i = 0; i < most_reduced; ++i) x[i] = i % 4000 < 100;
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank == 0) {
+      MPI_Isend(sent, n, MPI_DOUBLE, right, 3, MPI_COMM_WORLD, &request);
+    } else {
+      MPI_Recv(received, n, MPI_DOUBLE, left, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+      expect(received[n - 1] == left + c, "message of a rank that reduces already");
+      if (rank + 1 < size) MPI_Send(sent, n, MPI_DOUBLE, right, 3, MPI_COMM_WORLD);
+    }
+    MPI_Allreduce(MPI_IN_PLACE, x, counts[c], MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+    expect(x[0] == size, "result of a rank that has something to send");
+    if (rank == 0) MPI_Wait(&request, MPI_STATUS_IGNORE);
+  }
+}
+
 /* ---- what is left to MPI */
 
 static void add_pairs(void* in, void* out, int* n, MPI_Datatype* type) {
@@ -318,6 +343,7 @@ int main(int argc, char** argv) {
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &size);
   progress();
+  pending();
   types(MPI_COMM_WORLD);
   try_MPI_INT(MPI_COMM_SELF);
   communicators(argc > 1 && strcmp(argv[1], "--free-early") == 0);
