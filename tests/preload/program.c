@@ -290,6 +290,7 @@ static void others(void) {
   MPI_Allreduce(in, out, 0, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
 }
 
+#ifdef OPEN_MPI
 static int handled_errors;
 static void handler(MPI_Comm* comm, int* code, ...) {
   (void)comm;
@@ -322,6 +323,8 @@ static void mistakes(void) {
   MPI_Comm_free(&comm);
 }
 
+#endif
+
 static void misaligned(void) {
   enum { n = 3000 };
   static char memory[sizeof(double) * n + 8], result[sizeof(double) * n + 8];
@@ -348,7 +351,9 @@ int main(int argc, char** argv) {
   try_MPI_INT(MPI_COMM_SELF);
   communicators(argc > 1 && strcmp(argv[1], "--free-early") == 0);
   others();
+#ifdef OPEN_MPI /* Debian's MPICH is built without checks of arguments, and dies of them */
   mistakes();
+#endif
   misaligned();
   MPI_Reduce(&errors, &all, 1, MPI_INT, MPI_SUM, 0, MPI_COMM_WORLD);
   if (rank == 0) printf(all == 0 ? "all right\n" : "%d errors\n", all);
