@@ -17,18 +17,9 @@ constexpr int most_communicators = 256;
 
 int key = MPI_KEYVAL_INVALID;
 std::atomic<int> alive = 0;
-std::atomic<bool> ended = false;  // MPI is being finalized, and omni's own is gone
+std::atomic<int> undecided = 0;
 
 using holder = std::shared_ptr<communicator>;
-
-int on_free(MPI_Comm /*comm*/, int /*key*/, void* value, void* /*extra*/) {
-  auto* const held = static_cast<holder*>(value);
-  // Its duplicate must be made before it goes. MPICH may come here from where it is being made.
-  if (!ended && depth == 0 && (*held)->transport && !(*held)->ready) engine::get().drive_until([&] { return (*held)->test(); });
-  if ((*held)->takes) --alive;
-  delete held;  // operations under way hold it, too
-  return MPI_SUCCESS;
-}
 
 // Ranks that have another MPI_COMM_WORLD may have agreed on other things, or know nothing of omni.
 bool is_within_world(MPI_Comm comm, int size) {
@@ -47,46 +38,62 @@ bool is_within_world(MPI_Comm comm, int size) {
 
 }  // namespace
 
-communicator* communicator::of(MPI_Comm comm, bool blocking, bool alone) {
+int communicator::on_free(MPI_Comm /*comm*/, int /*key*/, void* value, void* /*extra*/) {
+  auto* const held = static_cast<holder*>(value);
+  if ((*held)->takes) --alive;
+  if (!(*held)->decided_) --undecided;
+  delete held;  // operations under way hold it, too
+  return MPI_SUCCESS;
+}
+
+communicator* communicator::find(MPI_Comm comm) {
   void* value = nullptr;
   int found = 0;
-  if (PMPI_Comm_get_attr(comm, key, static_cast<void*>(&value), &found) != MPI_SUCCESS) return nullptr;
-  if (found != 0) return static_cast<holder*>(value)->get();
+  if (PMPI_Comm_get_attr(comm, key, static_cast<void*>(&value), &found) != MPI_SUCCESS || found == 0) return nullptr;
+  return static_cast<holder*>(value)->get();
+}
 
-  int inter = 0;
-  if (PMPI_Comm_test_inter(comm, &inter) != MPI_SUCCESS) return nullptr;
-  auto made = std::make_shared<communicator>();
-  if (inter == 0) {
-    PMPI_Comm_size(comm, &made->size);
-    int has_room = alive < most_communicators && is_within_world(comm, made->size) ? 1 : 0;
-    if (blocking && made->size > 1) PMPI_Allreduce(MPI_IN_PLACE, &has_room, 1, MPI_INT, MPI_MIN, comm);
-    made->takes = (blocking ? has_room != 0 : is_within_world(comm, made->size)) && (made->size > 1 || alone);
+communicator* communicator::of(MPI_Comm comm, bool blocking, bool alone) {
+  auto* known = find(comm);
+  if (known == nullptr) {
+    int inter = 0;
+    if (PMPI_Comm_test_inter(comm, &inter) != MPI_SUCCESS) return nullptr;
+    auto made = std::make_shared<communicator>();
+    if (inter == 0) PMPI_Comm_size(comm, &made->size);
+    if (PMPI_Comm_set_attr(comm, key, new holder(made)) != MPI_SUCCESS) return nullptr;
+    known = made.get();
+    ++undecided;
+    if (inter != 0 || (known->size == 1 && !alone)) {
+      known->decided_ = true;
+      --undecided;
+    }
   }
-  auto* const held = new holder(made);
-  if (made->takes) {
-    ++alive;
-    // Before our own attribute, so that ours is deleted first.
+  if (!known->decided_ && (blocking || known->size == 1)) known->decide(comm);
+  return known;
+}
+
+void communicator::make_up(MPI_Comm comm) {
+  if (undecided == 0 || comm == MPI_COMM_NULL || comm == MPI_Comm{}) return;
+  if (auto* const known = find(comm); known != nullptr && !known->decided_) known->decide(comm);
+}
+
+// The ranks may have other communicators besides, and no room for this one; all take it, or none.
+void communicator::decide(MPI_Comm comm) {
+  decided_ = true;
+  --undecided;
+  int has_room = alive < most_communicators && is_within_world(comm, size) ? 1 : 0;
+  if (size > 1) PMPI_Allreduce(MPI_IN_PLACE, &has_room, 1, MPI_INT, MPI_MIN, comm);
+  if (has_room == 0) return;
+  {
     const within omni;
-    made->transport.emplace(comm);
+    transport.emplace(comm);
   }
-  PMPI_Comm_set_attr(comm, key, held);
-  return made.get();
+  takes = true;
+  ++alive;
+  engine::get().drive_until([&] { return transport->context().ready(); });
 }
 
-bool communicator::open() {
-  // MPI_Finalize deletes the attributes of MPI_COMM_SELF first, latest first: omni's before this one, and then those of others.
-  int end = MPI_KEYVAL_INVALID;
-  const auto on_end = [](MPI_Comm, int, void*, void*) {
-    ended = true;
-    return MPI_SUCCESS;
-  };
-  return PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, +on_end, &end, nullptr) == MPI_SUCCESS &&
-         PMPI_Comm_set_attr(MPI_COMM_SELF, end, nullptr) == MPI_SUCCESS && PMPI_Comm_free_keyval(&end) == MPI_SUCCESS &&
-         PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, on_free, &key, nullptr) == MPI_SUCCESS;
-}
-void communicator::close() {
-  ended = true;
-  PMPI_Comm_free_keyval(&key);
-}
+bool communicator::open() { return PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, on_free, &key, nullptr) == MPI_SUCCESS; }
+void communicator::close() { PMPI_Comm_free_keyval(&key); }
 
 }  // namespace preload

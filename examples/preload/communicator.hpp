@@ -13,9 +13,13 @@ namespace preload {
 
 /// What is kept of a communicator of the program's, as an attribute of it.
 struct communicator : std::enable_shared_from_this<communicator> {
-  /// Its attribute, made at the first call that could be handled. `blocking`: so is that call, on all ranks; they may then agree on
-  /// whether they have room for another communicator. `alone`: take those of one rank, too.
+  /// Its attribute, made at the first call that could be handled. omni's duplicate is made in calls that wait, and only there: Open
+  /// MPI's MPI_Comm_idup starts collectives on the communicator when it likes, which must not meet those that the program starts
+  /// without waiting. A communicator on which the program has only the latter is not taken before it calls MPI_Allreduce.
+  /// `alone`: take those of one rank, too.
   static communicator* of(MPI_Comm comm, bool blocking, bool alone);
+  /// In a call that waits, and is not handled: what `of` would have done, had an earlier call waited.
+  static void make_up(MPI_Comm comm);
   /// At the end of MPI_Init, and before that of MPI.
   static bool open();
   static void close();
@@ -24,16 +28,16 @@ struct communicator : std::enable_shared_from_this<communicator> {
   int size = 1;
   /// omni's view of it. Lives as long as the communicator, or as what keep_alive() gave.
   std::optional<omni::transport::mpi> transport;
-  bool ready = false;  ///< omni's duplicate is known to be made
   /// Non-blocking calls: not begun because there are many, and begun.
   int queued = 0, running = 0;
   std::uint64_t sampled = 0;  ///< calls that might have been
 
-  /// Whether omni's duplicate may be used; else asks MPI to move on.
-  bool test() {
-    ready = ready || transport->context().ready();
-    return ready;
-  }
+ private:
+  static communicator* find(MPI_Comm comm);
+  void decide(MPI_Comm comm);
+  static int on_free(MPI_Comm comm, int key, void* value, void* extra);
+
+  bool decided_ = false;
 };
 
 }  // namespace preload

@@ -76,6 +76,12 @@ void engine::start() {
   if (config_.forced) topology_ = {.small_bytes = 1, .ring_bytes = 1};  // never MPI's own
   reductions_ = std::make_unique<reduction_table>();
   active_ = true;
+  // So that its calls that do not wait are handled from the first on.
+  try {
+    communicator::of(MPI_COMM_WORLD, true, config_.forced);
+  } catch (const std::exception& e) {
+    refuse(MPI_COMM_WORLD, e);
+  }
 }
 
 void engine::stop() {
@@ -115,8 +121,11 @@ communicator* engine::place(const arguments& a, bool blocking) {
 bool engine::allreduce(const arguments& a, int& result) {
   if (!active_.load(std::memory_order_relaxed)) return false;
   const auto* const how = choose(a, true);
-  if (how == nullptr) return false;
   try {
+    if (how == nullptr) {
+      communicator::make_up(a.comm);
+      return false;
+    }
     auto* const on = place(a, true);
     if (on == nullptr) return false;
     const bool handled = reduce(*on, *how, a, result);
@@ -143,7 +152,7 @@ bool engine::reduce(communicator& on, const reduction& how, const arguments& a, 
   }
   const within omni;
   std::unique_lock lock(mutex_);
-  drive_until(lock, [&] { return on.queued == 0 && on.test(); });
+  drive_until(lock, [&] { return on.queued == 0; });
   const auto start = clock::now();
   aligned_buffers buffers(a.in, a.out, n * how.bytes, how.alignment);
   auto running = how.begin(*on.transport, buffers.in(), buffers.out(), n, topology_, true);

@@ -147,6 +147,8 @@ static void communicators(int free_early) {
     MPI_Request request;
     int k, bad = 0;
     MPI_Comm_dup(MPI_COMM_WORLD, &part);
+    for (k = 0; k < n; ++k) x[k] = 0;
+    if (free_early || i % 2 == 0) MPI_Allreduce(MPI_IN_PLACE, x, n, MPI_DOUBLE, MPI_SUM, part);
     for (k = 0; k < n; ++k) x[k] = k / 1000 == rank ? i : 0;
     MPI_Iallreduce(MPI_IN_PLACE, x, n, MPI_DOUBLE, MPI_SUM, part, &request);
     if (free_early) MPI_Comm_free(&part); /* Open MPI's own crashes then, or may */
