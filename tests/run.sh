@@ -53,6 +53,8 @@ needed=(cmake:cmake ninja:ninja-build g++:g++ pkg-config:pkg-config include/doct
 if [ "$mpi" = openmpi ]; then
   needed+=(mpirun:openmpi-bin mpicxx:libopenmpi-dev include/boost/mpi.hpp:libboost-mpi-dev
     include/boost/serialization/access.hpp:libboost-serialization-dev)
+  # For the tests of libomni_preload.so, which are left out without.
+  have apt-get && needed+=(gfortran:gfortran /usr/lib/python3/dist-packages/mpi4py/__init__.py:python3-mpi4py)
 fi
 if [ "$mpi" = mpich ] || { [ $quick = 0 ] && have dpkg; }; then
   needed+=(mpiexec.mpich:mpich mpicxx.mpich:libmpich-dev)

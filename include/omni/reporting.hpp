@@ -11,9 +11,13 @@
 
 namespace omni::detail {
 
+/// Whether calls are traced: as OMNI_TRACE says, unless who calls the library tells of them in another way.
+inline bool& traces() {
+  static bool wanted = environment_flag("OMNI_TRACE");
+  return wanted;
+}
 inline void trace(int rank, const report& r) {
-  static const bool wanted = environment_flag("OMNI_TRACE");
-  if (wanted && rank == 0) std::cerr << "omni: " << r << '\n';
+  if (rank == 0 && traces()) std::cerr << "omni: " << r << '\n';
 }
 
 /// Adds what another call cost: bytes and phases, and of buffers the larger.

@@ -82,6 +82,7 @@ class mpi_context : public std::enable_shared_from_this<mpi_context> {
   /// Whether the duplicate may be used. Ranks pass through here in any order; none waits for another.
   [[nodiscard]] bool ready() {
     if (ready_) return true;
+    if (in_test_) return false;  // called from inside the MPI_Test below, by who is called whenever MPI moves on
     int flag = 0;
     in_test_ = true;
     const int code = MPI_Test(&opening_, &flag, MPI_STATUS_IGNORE);

@@ -1,0 +1,43 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <omni/allreduce.hpp>
+#include <span>
+#include <type_traits>
+
+#include "reductions.hpp"
+
+namespace preload {
+
+/// Begins what omni::allreduce(comm, in, out, op, more...) would run, without driving it.
+template <class T, class... Arguments>
+begun begin_call(const omni::transport::mpi& transport, const void* in, void* out, std::size_t n, const omni::automatic& topology,
+                 bool blocking, const Arguments&... arguments) {
+  return omni::detail::with_call<T>(
+      std::span(static_cast<const T*>(in), n), std::span(static_cast<T*>(out), n),
+      [&](auto& call, const omni::automatic& t) {
+        using under_way = omni::detail::collective<omni::transport::mpi, std::remove_reference_t<decltype(call)>, omni::automatic>;
+        call.blocking = blocking;
+        return begun{std::make_unique<under_way>(transport, call, t),
+                     [](const omni::detail::operation_base& op) { return static_cast<const under_way&>(op).handed_over(); }};
+      },
+      topology, arguments...);
+}
+
+/// A reduction with code of its own, as fast as omni is.
+template <class T, class Op>
+constexpr reduction direct() {
+  return {[](const omni::transport::mpi& transport, const void* in, void* out, std::size_t n, const omni::automatic& topology,
+             bool blocking) { return begin_call<T>(transport, in, out, n, topology, blocking, Op{}); },
+          sizeof(T), alignof(T)};
+}
+
+inline reduction& entry(reduction_entries& entries, element e, operation o) {
+  return entries[static_cast<std::size_t>(e)][static_cast<std::size_t>(o)];
+}
+
+}  // namespace preload

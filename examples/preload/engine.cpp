@@ -1,0 +1,285 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+
+#include "engine.hpp"
+
+#include <chrono>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <iostream>
+#include <omni/reporting.hpp>
+#include <utility>
+
+#include "buffers.hpp"
+#include "progress.hpp"
+
+namespace preload {
+namespace {
+
+using clock = std::chrono::steady_clock;
+double since(clock::time_point start) { return std::chrono::duration<double>(clock::now() - start).count(); }
+
+/// What the program's MPI_Request stands for.
+struct outcome {
+  int code = MPI_SUCCESS;
+};
+int query(void* extra, MPI_Status* status) {
+  PMPI_Status_set_elements(status, MPI_BYTE, 0);
+  PMPI_Status_set_cancelled(status, 0);
+  status->MPI_SOURCE = MPI_ANY_SOURCE;
+  status->MPI_TAG = MPI_ANY_TAG;
+  return static_cast<outcome*>(extra)->code;
+}
+int let_go(void* extra) {
+  delete static_cast<outcome*>(extra);
+  return MPI_SUCCESS;
+}
+int cancel(void* /*extra*/, int /*complete*/) { return MPI_SUCCESS; }
+
+// Beyond, they are begun as others end: all are looked at each time.
+constexpr int most_running = 64;
+constexpr std::size_t most_sampled_bytes = std::size_t{256} << 20U;
+constexpr std::uint64_t sampled_each = 64;
+
+}  // namespace
+
+/// A call that the program has not waited for.
+struct engine::request {
+  std::shared_ptr<communicator> on;
+  omni::transport::mpi transport;
+  std::shared_ptr<const void> context;  // the program may free the communicator
+  const reduction* how;
+  aligned_buffers buffers;
+  std::size_t count;
+  begun running{};
+  MPI_Request handle = MPI_REQUEST_NULL;
+  outcome* result = nullptr;
+  bool failed = false;
+};
+
+engine& engine::get() {
+  static auto& e = *new engine;  // never destroyed: MPI_Finalize may be called by the destructor of a global
+  return e;
+}
+
+void engine::start() {
+  static std::atomic<bool> started = false;
+  if (started.exchange(true)) return;
+  const within omni;
+  config_ = configuration::read(progress::works());
+  if (!config_.agree() || config_.disabled || !communicator::open()) return;
+  omni::detail::traces() = false;
+  int level = MPI_THREAD_SINGLE;
+  PMPI_Query_thread(&level);
+  alone_ = level != MPI_THREAD_MULTIPLE;
+  if (config_.forced) topology_ = {.small_bytes = 1, .ring_bytes = 1};  // never MPI's own
+  reductions_ = std::make_unique<reduction_table>();
+  active_ = true;
+  // So that its calls that do not wait are handled from the first on.
+  try {
+    communicator::of(MPI_COMM_WORLD, true, config_.forced);
+  } catch (const std::exception& e) {
+    refuse(MPI_COMM_WORLD, e);
+  }
+}
+
+void engine::stop() {
+  if (!active_.exchange(false)) return;
+  drive_until([&] { return is_idle(); });
+  progress::stop();
+  if (config_.traced) statistics_.print(config_.least_bytes);
+  communicator::close();
+}
+
+// ---- what is handled: the same on all ranks, for it follows from what is
+
+const reduction* engine::choose(const arguments& a, bool blocking) {
+  const auto leave = [&](fate why) {
+    statistics_.count(why, blocking);
+    return nullptr;
+  };
+  const auto* const how = a.count > 0 ? reductions_->find(a.type, a.op) : nullptr;
+  if (how == nullptr) return leave(fate::kind);
+  const auto bytes = static_cast<std::size_t>(a.count) * how->bytes;
+  if (!config_.forced && static_cast<std::int64_t>(bytes) < config_.least_bytes) return leave(fate::small);
+  if (!are_usable(a.in, a.out, bytes)) return leave(fate::kind);
+  if (!blocking && !config_.can_progress) return leave(fate::waiting);
+  return how;
+}
+
+communicator* engine::place(const arguments& a, bool blocking) {
+  communicator* on = nullptr;
+  if (a.comm != MPI_COMM_NULL && a.comm != MPI_Comm{}) on = communicator::of(a.comm, blocking, config_.forced);
+  if (on != nullptr && on->takes) return on;
+  statistics_.count(fate::communicator, blocking);
+  return nullptr;
+}
+
+// ---- calls that wait
+
+bool engine::allreduce(const arguments& a, int& result) {
+  if (!active_.load(std::memory_order_relaxed)) return false;
+  const auto* const how = choose(a, true);
+  try {
+    if (how == nullptr) {
+      communicator::make_up(a.comm);
+      return false;
+    }
+    auto* const on = place(a, true);
+    if (on == nullptr) return false;
+    const bool handled = reduce(*on, *how, a, result);
+    statistics_.count(handled ? fate::handled : fate::choice, true);
+    return handled;
+  } catch (const std::exception& e) {
+    result = refuse(a.comm, e);
+    return true;
+  }
+}
+
+bool engine::reduce(communicator& on, const reduction& how, const arguments& a, int& result) {
+  const auto n = static_cast<std::size_t>(a.count);
+  const bool sampled = is_sampled(on, n * how.bytes);
+  double dense_seconds = 0;
+  if (sampled) {
+    static auto* const dense = next("MPI_Allreduce", &PMPI_Allreduce);
+    const auto scratch = std::make_unique_for_overwrite<std::byte[]>(n * how.bytes);
+    PMPI_Barrier(a.comm);
+    const auto start = clock::now();
+    dense(a.in, scratch.get(), a.count, a.type, a.op, a.comm);
+    dense_seconds = since(start);
+    PMPI_Barrier(a.comm);
+  }
+  const within omni;
+  std::unique_lock lock(mutex_);
+  drive_until(lock, [&] { return on.queued == 0; });
+  const auto start = clock::now();
+  aligned_buffers buffers(a.in, a.out, n * how.bytes, how.alignment);
+  auto running = how.begin(*on.transport, buffers.in(), buffers.out(), n, topology_, true);
+  running.op->detach();
+  while (!running.op->done()) {
+    const bool moved = running.op->progress();
+    if (drive() || moved || running.op->done()) continue;
+    if (alone_ && is_idle()) {
+      running.op->wait_for_step();
+      continue;
+    }
+    lock.unlock();
+    std::this_thread::yield();
+    lock.lock();
+  }
+  const auto& report = running.op->result();  // or throws
+  if (running.left_to_mpi(*running.op)) return false;
+  buffers.deliver();
+  statistics_.add(report, true);
+  if (sampled) statistics_.add_sample(since(start), dense_seconds);
+  result = MPI_SUCCESS;
+  return true;
+}
+
+// Counted alike on all ranks of the communicator.
+bool engine::is_sampled(communicator& on, std::size_t bytes) const {
+  if (!config_.traced || bytes > most_sampled_bytes) return false;
+  const auto call = on.sampled++;
+  return call < 2 || call % sampled_each == 0;
+}
+
+int engine::refuse(MPI_Comm comm, const std::exception& e) {
+  static std::atomic<bool> said = false;
+  if (!said.exchange(true)) std::cerr << "omni preload: " << e.what() << std::endl;
+  PMPI_Comm_call_errhandler(comm, MPI_ERR_OTHER);
+  return MPI_ERR_OTHER;
+}
+
+// ---- calls that do not
+
+bool engine::iallreduce(const arguments& a, MPI_Request* handle, int& result) {
+  if (!active_.load(std::memory_order_relaxed)) return false;
+  const auto* const how = choose(a, false);
+  if (how == nullptr) return false;
+  if (handle == nullptr) return false;
+  try {
+    auto* const on = place(a, false);
+    if (on == nullptr) return false;
+    const within omni;
+    const auto n = static_cast<std::size_t>(a.count);
+    auto made = std::make_unique<request>(request{on->shared_from_this(), *on->transport, on->transport->keep_alive(), how,
+                                                  aligned_buffers(a.in, a.out, n * how->bytes, how->alignment), n});
+    auto ready = std::make_unique<outcome>();
+    result = PMPI_Grequest_start(query, let_go, cancel, ready.get(), handle);
+    if (result != MPI_SUCCESS) return true;
+    made->result = ready.release();
+    made->handle = *handle;
+    statistics_.count(fate::handled, false);
+    const std::lock_guard lock(mutex_);
+    ++on->queued;
+    under_way_.push_back(std::move(made));
+    ++requests_;
+    progress::wake();
+    drive();
+  } catch (const std::exception& e) {
+    result = refuse(a.comm, e);
+  }
+  return true;
+}
+
+void engine::begin(request& r) {
+  --r.on->queued;
+  ++r.on->running;
+  try {
+    r.running = r.how->begin(r.transport, r.buffers.in(), r.buffers.out(), r.count, topology_, false);
+    r.running.op->detach();
+  } catch (const std::exception& e) {
+    std::cerr << "omni preload: " << e.what() << std::endl;
+    r.failed = true;
+  }
+}
+
+void engine::end(request& r) {
+  --r.on->running;
+  try {
+    if (r.failed) throw omni::error("not begun");
+    statistics_.add(r.running.op->result(), false);
+    r.buffers.deliver();
+  } catch (const std::exception& e) {
+    if (!r.failed) std::cerr << "omni preload: " << e.what() << std::endl;
+    r.result->code = MPI_ERR_OTHER;
+  }
+  r.running.op.reset();
+}
+
+bool engine::drive() {
+  bool moved = false;
+  for (std::size_t i = 0; i < under_way_.size();) {
+    auto& r = *under_way_[i];
+    if (r.running.op == nullptr && !r.failed) {
+      if (r.on->running == most_running) {
+        ++i;
+        continue;
+      }
+      begin(r);
+    }
+    if (!r.failed && r.running.op->progress()) moved = true;
+    if (!r.failed && !r.running.op->done()) {
+      ++i;
+      continue;
+    }
+    const auto ended = std::move(under_way_[i]);
+    under_way_.erase(under_way_.begin() + static_cast<std::ptrdiff_t>(i));
+    --requests_;
+    end(*ended);
+    PMPI_Grequest_complete(ended->handle);
+    moved = true;
+  }
+  return moved;
+}
+
+bool engine::drive_if_free() {
+  if (requests_.load(std::memory_order_relaxed) == 0) return false;
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock) return false;
+  const within omni;
+  return drive();
+}
+
+}  // namespace preload

@@ -1,0 +1,106 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <mpi.h>
+
+#include <atomic>
+#include <cstddef>
+#include <deque>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "communicator.hpp"
+#include "configuration.hpp"
+#include "next.hpp"
+#include "reductions.hpp"
+#include "statistics.hpp"
+
+namespace preload {
+
+/// The program's arguments.
+struct arguments {
+  arguments(const void* send, void* receive, int n, MPI_Datatype t, MPI_Op o, MPI_Comm c)
+      // One buffer twice is wrong, and MPI is to say so.
+      : in(send == MPI_IN_PLACE ? receive
+           : send == receive    ? nullptr
+                                : send),
+        out(receive),
+        count(n),
+        type(t),
+        op(o),
+        comm(c) {}
+
+  const void* in;  ///< the output where MPI_IN_PLACE was said
+  void* out;
+  int count;
+  MPI_Datatype type;
+  MPI_Op op;
+  MPI_Comm comm;
+};
+
+/// Runs what omni handles. All steps of omni, of whatever thread, are made under one mutex: its operations are driven by whoever is
+/// in MPI, and contexts of communicators are not locked by themselves.
+class engine {
+ public:
+  static engine& get();
+
+  /// After MPI_Init: agrees with the other ranks on what is handled. Collective over MPI_COMM_WORLD.
+  void start();
+  /// Before MPI_Finalize: ends what is under way, and prints. Collective over MPI_COMM_WORLD.
+  void stop();
+
+  /// Reduces, if the call is one for omni; the result is what MPI_Allreduce returns. False: nothing was done.
+  bool allreduce(const arguments& a, int& result);
+  bool iallreduce(const arguments& a, MPI_Request* request, int& result);
+
+  [[nodiscard]] std::mutex& mutex() { return mutex_; }
+  /// With the mutex: whether nothing is under way; one step of all that is.
+  [[nodiscard]] bool is_idle() const { return under_way_.empty(); }
+  bool drive();
+  /// The same, from inside MPI.
+  bool drive_if_free();
+  /// Drives until `done()`, which is asked with the mutex held.
+  template <class F>
+  void drive_until(const F& done) {
+    const within omni;
+    std::unique_lock lock(mutex_);
+    drive_until(lock, done);
+  }
+
+ private:
+  struct request;
+
+  [[nodiscard]] const reduction* choose(const arguments& a, bool blocking);
+  [[nodiscard]] communicator* place(const arguments& a, bool blocking);
+  bool reduce(communicator& on, const reduction& how, const arguments& a, int& result);
+  [[nodiscard]] bool is_sampled(communicator& on, std::size_t bytes) const;
+  void begin(request& r);
+  void end(request& r);
+  static int refuse(MPI_Comm comm, const std::exception& e);
+
+  template <class F>
+  void drive_until(std::unique_lock<std::mutex>& lock, const F& done) {
+    while (!done()) {
+      if (drive()) continue;
+      lock.unlock();
+      std::this_thread::yield();
+      lock.lock();
+    }
+  }
+
+  std::atomic<bool> active_ = false;
+  bool alone_ = true;  // no two threads are in MPI
+  configuration config_;
+  omni::automatic topology_;
+  std::unique_ptr<reduction_table> reductions_;
+  statistics statistics_;
+
+  std::mutex mutex_;  // of what follows, of communicators, and of omni
+  std::deque<std::unique_ptr<request>> under_way_;
+  std::atomic<int> requests_ = 0;
+};
+
+}  // namespace preload

@@ -1,0 +1,138 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+//
+// The Fortran binding. Open MPI's does not go through MPI_Allreduce but through PMPI_Allreduce, so it has entries of its own here,
+// under all the names that compilers give them, and under the one that the mpi_f08 module calls. MPICH's goes through the C
+// functions, and is handled there.
+
+#include <dlfcn.h>
+#include <mpi.h>
+
+#include <array>
+#include <cstddef>
+
+#include "engine.hpp"
+#include "next.hpp"
+
+namespace {
+
+using preload::depth;
+using preload::engine;
+
+using init_function = void(MPI_Fint*);
+using init_thread_function = void(MPI_Fint*, MPI_Fint*, MPI_Fint*);
+
+/// Calls the next function of that name; the linker has seen to it that there is one.
+template <class Function, class... A>
+void go_on(const char* name, A... arguments) {
+  if (auto* const further = preload::next<Function>(name, nullptr); further != nullptr) further(arguments...);
+}
+// What MPI_Init is to do is done by ours where Fortran's goes through it, else here.
+template <class Function, class... A>
+void initialize(const char* name, A... arguments) {
+  go_on<Function>(name, arguments...);
+  int done = 0;
+  if (depth == 0 && PMPI_Initialized(&done) == MPI_SUCCESS && done != 0) engine::get().start();
+}
+void finalize(const char* name, MPI_Fint* error) {
+  if (depth == 0) engine::get().stop();
+  const preload::within omni;
+  go_on<init_function>(name, error);
+}
+
+}  // namespace
+
+#define OMNI_PRELOAD_API extern "C" __attribute__((visibility("default")))
+#define OMNI_PRELOAD_INIT(init, init_thread, finalize_)                                       \
+  OMNI_PRELOAD_API void init(MPI_Fint* error);                                                \
+  OMNI_PRELOAD_API void init_thread(MPI_Fint* required, MPI_Fint* provided, MPI_Fint* error); \
+  OMNI_PRELOAD_API void finalize_(MPI_Fint* error);                                           \
+  void init(MPI_Fint* error) { initialize<init_function>(#init, error); }                     \
+  void init_thread(MPI_Fint* required, MPI_Fint* provided, MPI_Fint* error) {                 \
+    initialize<init_thread_function>(#init_thread, required, provided, error);                \
+  }                                                                                           \
+  void finalize_(MPI_Fint* error) { finalize(#finalize_, error); }
+
+OMNI_PRELOAD_INIT(mpi_init, mpi_init_thread, mpi_finalize)
+OMNI_PRELOAD_INIT(mpi_init_, mpi_init_thread_, mpi_finalize_)
+OMNI_PRELOAD_INIT(mpi_init__, mpi_init_thread__, mpi_finalize__)
+OMNI_PRELOAD_INIT(MPI_INIT, MPI_INIT_THREAD, MPI_FINALIZE)
+
+#if defined(OPEN_MPI)
+
+OMNI_PRELOAD_INIT(ompi_init_f, ompi_init_thread_f, ompi_finalize_f)
+
+namespace {
+
+/// MPI_IN_PLACE and MPI_BOTTOM are variables in Fortran, under one of four names.
+class variables {
+ public:
+  explicit variables(const std::array<const char*, 4>& names) {
+    for (std::size_t i = 0; i < names.size(); ++i) addresses_[i] = dlsym(RTLD_DEFAULT, names[i]);
+  }
+  [[nodiscard]] bool has(const void* p) const {
+    if (p == nullptr) return false;
+    for (const auto* const a : addresses_)
+      if (a == p) return true;
+    return false;
+  }
+
+ private:
+  std::array<const void*, 4> addresses_{};
+};
+
+using reduce_function = void(char*, char*, MPI_Fint*, MPI_Fint*, MPI_Fint*, MPI_Fint*, MPI_Fint*);
+using ireduce_function = void(char*, char*, MPI_Fint*, MPI_Fint*, MPI_Fint*, MPI_Fint*, MPI_Fint*, MPI_Fint*);
+
+preload::arguments in_c(const char* send, char* receive, MPI_Fint count, MPI_Fint type, MPI_Fint op, MPI_Fint comm) {
+  static const variables in_place(
+      {"mpi_fortran_in_place_", "mpi_fortran_in_place", "mpi_fortran_in_place__", "MPI_FORTRAN_IN_PLACE"});
+  static const variables bottom({"mpi_fortran_bottom_", "mpi_fortran_bottom", "mpi_fortran_bottom__", "MPI_FORTRAN_BOTTOM"});
+  const void* const from = in_place.has(send) ? MPI_IN_PLACE : bottom.has(send) ? MPI_BOTTOM : send;
+  void* const to = in_place.has(receive) ? MPI_IN_PLACE : bottom.has(receive) ? MPI_BOTTOM : receive;
+  return {from, to, static_cast<int>(count), PMPI_Type_f2c(type), PMPI_Op_f2c(op), PMPI_Comm_f2c(comm)};
+}
+
+bool allreduce(char* send, char* receive, const MPI_Fint* count, const MPI_Fint* type, const MPI_Fint* op, const MPI_Fint* comm,
+               MPI_Fint* error) {
+  int result = MPI_SUCCESS;
+  if (depth > 0 || !engine::get().allreduce(in_c(send, receive, *count, *type, *op, *comm), result)) return false;
+  if (error != nullptr) *error = result;
+  return true;
+}
+bool iallreduce(char* send, char* receive, const MPI_Fint* count, const MPI_Fint* type, const MPI_Fint* op, const MPI_Fint* comm,
+                MPI_Fint* request, MPI_Fint* error) {
+  int result = MPI_SUCCESS;
+  MPI_Request handle = MPI_REQUEST_NULL;
+  if (depth > 0 || !engine::get().iallreduce(in_c(send, receive, *count, *type, *op, *comm), &handle, result)) return false;
+  if (result == MPI_SUCCESS) *request = PMPI_Request_c2f(handle);
+  if (error != nullptr) *error = result;
+  return true;
+}
+
+}  // namespace
+
+#define OMNI_PRELOAD_REDUCE(reduce, ireduce)                                                                                \
+  OMNI_PRELOAD_API void reduce(char* send, char* receive, MPI_Fint* count, MPI_Fint* type, MPI_Fint* op, MPI_Fint* comm,    \
+                               MPI_Fint* error);                                                                            \
+  OMNI_PRELOAD_API void ireduce(char* send, char* receive, MPI_Fint* count, MPI_Fint* type, MPI_Fint* op, MPI_Fint* comm,   \
+                                MPI_Fint* request, MPI_Fint* error);                                                        \
+  void reduce(char* send, char* receive, MPI_Fint* count, MPI_Fint* type, MPI_Fint* op, MPI_Fint* comm, MPI_Fint* error) {  \
+    if (allreduce(send, receive, count, type, op, comm, error)) return;                                                     \
+    static auto* const further = preload::next<reduce_function>(#reduce, nullptr);                                          \
+    if (further != nullptr) further(send, receive, count, type, op, comm, error);                                           \
+  }                                                                                                                         \
+  void ireduce(char* send, char* receive, MPI_Fint* count, MPI_Fint* type, MPI_Fint* op, MPI_Fint* comm, MPI_Fint* request, \
+               MPI_Fint* error) {                                                                                           \
+    if (iallreduce(send, receive, count, type, op, comm, request, error)) return;                                           \
+    static auto* const further = preload::next<ireduce_function>(#ireduce, nullptr);                                        \
+    if (further != nullptr) further(send, receive, count, type, op, comm, request, error);                                  \
+  }
+
+OMNI_PRELOAD_REDUCE(mpi_allreduce, mpi_iallreduce)
+OMNI_PRELOAD_REDUCE(mpi_allreduce_, mpi_iallreduce_)
+OMNI_PRELOAD_REDUCE(mpi_allreduce__, mpi_iallreduce__)
+OMNI_PRELOAD_REDUCE(MPI_ALLREDUCE, MPI_IALLREDUCE)
+OMNI_PRELOAD_REDUCE(ompi_allreduce_f, ompi_iallreduce_f)
+
+#endif
