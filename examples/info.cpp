@@ -30,7 +30,7 @@ std::string_view choice(std::size_t bytes, double density, const omni::detail::s
   using omni::automatic;
   using omni::detail::way;
   if (here.ranks == 1) return "local";
-  if (here.shares && automatic::is_recorded(bytes, here.ranks))
+  if (here.shares && here.forced == omni::detail::preset::automatic && automatic::is_recorded(bytes, here.ranks))
     return automatic::is_folded_by_all(bytes, here.ranks) ? "replicated" : "colocated";
   switch (automatic{}.choose(bytes, density, here)) {
     case way::native:
@@ -42,7 +42,7 @@ std::string_view choice(std::size_t bytes, double density, const omni::detail::s
     case way::streams:
       break;
   }
-  return automatic::streams_name(here.ranks);
+  return automatic::streams_name(here);
 }
 
 void print(const omni::transport::mpi& transport, const omni::calibration& measured) {

@@ -162,6 +162,8 @@ class cluster {
   { return members_.transport().nothing_queued(); }
   [[nodiscard]] auto agreed_limit() const requires requires(const carrier& t) { t.agreed_limit(); }
   { return members_.transport().agreed_limit(); }
+  [[nodiscard]] auto agreed_topology() const requires requires(const carrier& t) { t.agreed_topology(); }
+  { return members_.transport().agreed_topology(); }
   [[nodiscard]] bool is_open() requires requires(carrier& t) { t.is_open(); }
   { return members_.transport().is_open(); }
   [[nodiscard]] bool is_roll_called() requires requires(carrier& t) { t.is_roll_called(); }

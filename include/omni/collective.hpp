@@ -127,7 +127,7 @@ class collective final : public operation_base {
         }
         if constexpr (shares) {
           if (auto* const w = transport_.shared_window(); w != nullptr && !records_)
-            records_.emplace(*w, number_, topology_, call_);
+            records_.emplace(*w, number_, topology_, call_, preset_of(transport_) == preset::automatic);
           if (records_ && !records_->may_tell()) {
             if (++in_vain_ % 64 == 0) nudge();
             return false;
@@ -352,7 +352,7 @@ class collective final : public operation_base {
     if (waits) report_.exchange_seconds = report_.seconds - report_.detect_seconds - report_.fold_seconds - report_.deliver_seconds;
     release();
     if constexpr (!requires { Call::is_part; }) {  // else the whole is told of
-      if (!call_.is_stage) trace(transport_.rank(), report_);
+      if (!call_.is_stage) trace(transport_.rank(), report_, before_);
     }
     complete();
   }

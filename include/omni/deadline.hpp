@@ -4,11 +4,10 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
 #include <string>
 #include <vector>
 
-#include "error.hpp"
+#include "environment.hpp"
 
 namespace omni {
 
@@ -33,21 +32,6 @@ struct deadline {
 };
 
 namespace detail {
-
-/// OMNI_TIMEOUT, or 0.
-inline std::chrono::nanoseconds environment_limit() {
-  static const auto limit = [] {
-    const char* const value = std::getenv("OMNI_TIMEOUT");  // NOLINT(concurrency-mt-unsafe): nothing here sets variables
-    if (value == nullptr || *value == '\0') return std::chrono::nanoseconds(0);
-    char* end = nullptr;
-    const double seconds = std::strtod(value, &end);
-    constexpr double most = 1e9;
-    if (*end != '\0' || !(seconds >= 0 && seconds <= most))
-      throw usage("omni: OMNI_TIMEOUT is \"" + std::string(value) + "\"; it has to be a number of seconds, 0 for none");
-    return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(seconds));
-  }();
-  return limit;
-}
 
 /// Counts how long something has been waited for.
 class patience {

@@ -2,21 +2,78 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <array>
+#include <chrono>
+#include <cstddef>
 #include <cstdlib>
+#include <string>
 #include <string_view>
+
+#include "error.hpp"
+
+// The variables of the environment, docs/tuning.md. Each is looked at once a process or a communicator, and a value that means
+// nothing is a usage error that lists those that do.
 
 namespace omni::detail {
 
-/// Whether a variable of the environment is set to something other than 0.
-inline bool environment_flag(const char* name) {
+/// Empty if the variable is not set.
+inline std::string_view environment(const char* name) {
   const char* const value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): nothing here sets variables
-  return value != nullptr && *value != '\0' && std::string_view(value) != "0";
+  return value != nullptr ? std::string_view(value) : std::string_view();
+}
+[[noreturn]] inline void refuse_environment(const char* name, const std::string& right) {
+  throw usage("omni: " + std::string(name) + " is \"" + std::string(environment(name)) + "\"; it has to be " + right);
 }
 
-/// Whether a variable of the environment is set to 0.
-inline bool environment_disables(const char* name) {
-  const char* const value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): as above
-  return value != nullptr && std::string_view(value) == "0";
+/// A variable that is 0 or 1.
+inline bool environment_flag(const char* name, bool otherwise = false) {
+  const auto value = environment(name);
+  if (value.empty()) return otherwise;
+  if (value != "0" && value != "1") refuse_environment(name, "0 or 1");
+  return value == "1";
+}
+
+/// What OMNI_TOPOLOGY makes of omni::automatic.
+enum class preset { automatic, colocated, replicated, ring, hierarchical, mpi };
+
+inline preset environment_topology() {
+  constexpr std::array names{"automatic", "colocated", "replicated", "ring", "hierarchical", "mpi"};
+  static const auto chosen = [&] {
+    const auto value = environment("OMNI_TOPOLOGY");
+    if (value.empty()) return preset::automatic;
+    std::string all;
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      if (value == names[i]) return static_cast<preset>(i);
+      all += (i == 0 ? "" : i + 1 == names.size() ? " or " : ", ") + std::string(names[i]);
+    }
+    refuse_environment("OMNI_TOPOLOGY", all);
+  }();
+  return chosen;
+}
+
+/// OMNI_TIMEOUT, or 0.
+inline std::chrono::nanoseconds environment_limit() {
+  static const auto limit = [] {
+    const auto value = environment("OMNI_TIMEOUT");
+    if (value.empty()) return std::chrono::nanoseconds(0);
+    char* end = nullptr;
+    const double seconds = std::strtod(value.data(), &end);
+    constexpr double most = 1e9;
+    if (*end != '\0' || !(seconds >= 0 && seconds <= most)) refuse_environment("OMNI_TIMEOUT", "a number of seconds, 0 for none");
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(seconds));
+  }();
+  return limit;
+}
+
+/// Throws if any of them means nothing.
+inline void expect_environment() {
+  static const bool fine = [] {
+    for (const auto* const name : {"OMNI_TRACE", "OMNI_CHECK", "OMNI_SHARED_MEMORY"}) static_cast<void>(environment_flag(name));
+    static_cast<void>(environment_topology());
+    static_cast<void>(environment_limit());
+    return true;
+  }();
+  static_cast<void>(fine);
 }
 
 }  // namespace omni::detail

@@ -8,6 +8,7 @@
 
 #include "environment.hpp"
 #include "report.hpp"
+#include "timeline.hpp"
 
 namespace omni::detail {
 
@@ -16,8 +17,10 @@ inline bool& traces() {
   static bool wanted = environment_flag("OMNI_TRACE");
   return wanted;
 }
-inline void trace(int rank, const report& r) {
+/// Tells of a call where that is asked for (OMNI_TRACE, OMNI_TIMELINE). `before`: seconds until the ranks had agreed on it.
+inline void trace(int rank, const report& r, double before = 0) {
   if (rank == 0 && traces()) std::cerr << "omni: " << r << '\n';
+  if (auto& t = timeline::instance(); t.wanted()) t.add(rank, r, before);
 }
 
 /// Adds what another call cost: bytes and phases, and of buffers the larger.

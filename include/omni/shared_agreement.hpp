@@ -24,8 +24,12 @@ namespace omni::detail {
 template <class Topology, class Call>
 class shared_agreement {
  public:
-  shared_agreement(window& w, std::uint32_t number, const Topology& topology, const Call& call)
-      : window_(&w), number_(number), bytes_(recorded_bytes(topology, call, w)), by_all_(is_folded_by_all(topology, call, w)) {}
+  /// `may_hold`: the record may have all of a contribution.
+  shared_agreement(window& w, std::uint32_t number, const Topology& topology, const Call& call, bool may_hold)
+      : window_(&w),
+        number_(number),
+        bytes_(may_hold ? recorded_bytes(topology, call, w) : 0),
+        by_all_(is_folded_by_all(topology, call, w)) {}
 
   /// Whether earlier calls have left room for the record.
   [[nodiscard]] bool may_tell() const { return window_->may_tell(number_, bytes_); }

@@ -165,6 +165,7 @@ report agree_on_sizes(Transport& transport, const signature& terms, const pair_p
 
 template <class K, class T, class Transport, class Op>
 sparse_tensor<K, T> reduce_pairs(Transport& transport, const sparse_view<K, T>& view, const Op& op, const pair_plan& plan) {
+  expect_environment();
   expect_usable(view);
   const stopwatch watch;
   const distinct_pairs<K, T> mine(view.keys, view.values, view.width, op);

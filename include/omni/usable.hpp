@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "environment.hpp"
 #include "error.hpp"
 #include "topology/stream_options.hpp"
 
@@ -37,6 +38,7 @@ void expect_blocks(const Partitioner& partition) {
 }
 template <class Call>
 void expect_usable(const Call& call) {
+  expect_environment();
   using T = typename Call::value_type;
   expect_usable<T>(call.in, call.out);
   constexpr std::size_t largest_bytes = std::size_t{1} << 30U;

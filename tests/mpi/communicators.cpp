@@ -115,7 +115,7 @@ TEST_CASE("communicators: the ranks of a host share memory, unless they are told
   omni::plan(MPI_COMM_WORLD, 1);
   const omni::transport::mpi world(MPI_COMM_WORLD);
   if (!world.one_host()) return;
-  const bool told_not_to = omni::detail::environment_disables("OMNI_SHARED_MEMORY");
+  const bool told_not_to = !omni::detail::environment_flag("OMNI_SHARED_MEMORY", true);
   const auto bytes = omni::detail::window::segment_bytes(size());
   const auto segment = omni::detail::shared_memory::make(bytes);
   int possible = !told_not_to && segment.commit(0, bytes) ? 1 : 0;

@@ -12,11 +12,19 @@
 #include <variant>
 
 #include "../calibration.hpp"
+#include "../environment.hpp"
 #include "hierarchical.hpp"
 #include "ring.hpp"
 #include "slots.hpp"
 
 namespace omni::detail {
+
+/// What OMNI_TOPOLOGY makes of automatic, the same on all ranks. Precondition: the transport is open.
+template <class Transport>
+preset preset_of(const Transport& transport) {
+  if constexpr (requires { transport.agreed_topology(); }) return transport.agreed_topology();
+  else return environment_topology();
+}
 
 /// What a choice of topology goes by, beside size and density.
 struct surroundings {
@@ -24,9 +32,11 @@ struct surroundings {
   bool one_host = true;
   int ranks_of_a_host = 1;  ///< of the host that has most, if there are several
   calibration measured{};
-  bool shares = false;  ///< memory for packets
-  bool levels = false;  ///< can be told apart and used
-  bool native = false;  ///< the transport has an allreduce of its own for the type and operation
+  bool shares = false;                ///< memory for packets
+  bool levels = false;                ///< can be told apart and used
+  preset forced = preset::automatic;  ///< by OMNI_TOPOLOGY
+  bool commutes = false;              ///< the operation, for the ring
+  bool native = false;                ///< the transport has an allreduce of its own for the type and operation
 
   /// Precondition: the transport is open.
   template <class Transport>
@@ -38,6 +48,7 @@ struct surroundings {
     if constexpr (requires { transport.measured(); }) s.measured = transport.measured();
     if constexpr (requires { transport.shared_window(); }) s.shares = transport.shared_window() != nullptr;
     if constexpr (requires { transport.has_levels(0, true); }) s.levels = transport.has_levels(0, true);
+    s.forced = preset_of(transport);
     return s;
   }
 };
@@ -97,7 +108,11 @@ struct automatic {
     if (small_bytes != 0) return std::min(small_bytes, one_message);
     return here.measured.known() && !here.one_host ? detail::cost_model(here.measured, here.ranks).small_bytes() : assumed;
   }
-  [[nodiscard]] bool is_small(std::size_t bytes, const detail::surroundings& here) const { return bytes <= small_limit(here); }
+  [[nodiscard]] bool is_small(std::size_t bytes, const detail::surroundings& here) const {
+    using detail::preset;
+    if (here.forced != preset::automatic) return here.forced == preset::mpi && bytes <= one_message;
+    return bytes <= small_limit(here);
+  }
   /// From which size on dense tensors take the ring; below, MPI's own allreduce.
   [[nodiscard]] std::size_t ring_limit(const detail::surroundings& here) const {
     constexpr std::size_t assumed = std::size_t{4} << 20U;
@@ -126,6 +141,19 @@ struct automatic {
   }
   [[nodiscard]] detail::way choose(std::size_t bytes, double density, const detail::surroundings& here) const {
     using detail::way;
+    switch (here.forced) {
+      case detail::preset::automatic:
+        break;
+      case detail::preset::mpi:
+        return here.native && bytes <= one_message ? way::native : way::streams;
+      case detail::preset::ring:
+        return here.commutes ? way::ring : way::streams;
+      case detail::preset::hierarchical:
+        return here.levels ? way::levels : way::streams;
+      case detail::preset::colocated:
+      case detail::preset::replicated:
+        return way::streams;
+    }
     const bool dense = here.native && !here.shares && is_dense(bytes, density, here);
     if (here.native && here.shares && is_small(bytes, here) && here.ranks > most_sharing_ranks) return way::native;
     if (here.native && !here.shares && is_small(bytes, here)) return way::native;
@@ -133,10 +161,17 @@ struct automatic {
     if (here.levels && is_worth_levels(density, here)) return way::levels;
     return dense ? way::ring : way::streams;
   }
-  [[nodiscard]] static constexpr detail::ownership streams(int ranks) {
-    return ranks == 2 ? detail::ownership::replicated : detail::ownership::shared;
+  /// Of the owner streams: whether everybody folds everything.
+  [[nodiscard]] static bool is_replicated(const detail::surroundings& here) {
+    if (here.forced == detail::preset::colocated) return false;
+    return here.ranks == 2 || here.forced == detail::preset::replicated;
   }
-  [[nodiscard]] static constexpr std::string_view streams_name(int ranks) { return ranks == 2 ? "replicated" : "colocated"; }
+  [[nodiscard]] static detail::ownership streams(const detail::surroundings& here) {
+    return is_replicated(here) ? detail::ownership::replicated : detail::ownership::shared;
+  }
+  [[nodiscard]] static std::string_view streams_name(const detail::surroundings& here) {
+    return is_replicated(here) ? "replicated" : "colocated";
+  }
 
   template <class Call, class Transport>
   class engine;
@@ -157,6 +192,7 @@ surroundings around(const Call& call, const Transport& transport) {
   auto here = surroundings::of(transport);
   here.shares = call.shares;
   here.native = reduces_itself<Transport, typename Call::value_type, typename Call::operation_type>();
+  here.commutes = commutes<typename Call::operation_type, typename Call::value_type>();
   here.levels = false;
   if constexpr (may_be_hierarchical<Call, Transport>()) here.levels = transport.has_levels(0, call.blocking);
   return here;
@@ -198,8 +234,8 @@ class automatic_choice {
         engine_.template emplace<ring_engine>(ring{}, call, transport, std::move(mailbox));
         return;
       case way::streams:
-        engine_.template emplace<streams_engine>(automatic::streams(here.ranks), automatic::streams_name(here.ranks),
-                                                 stream_options{}, call, transport, std::move(mailbox));
+        engine_.template emplace<streams_engine>(automatic::streams(here), automatic::streams_name(here), stream_options{}, call,
+                                                 transport, std::move(mailbox));
     }
   }
   void start() {
@@ -281,8 +317,9 @@ template <class Call, class Transport>
 struct automatic_group : stream_engine<Call, Transport> {
   template <class Mailbox>
   automatic_group(const automatic& /*none*/, const Call& call, Transport& transport, Mailbox mailbox)
-      : stream_engine<Call, Transport>(automatic::streams(transport.size()), automatic::streams_name(transport.size()), {}, call,
-                                       transport, std::move(mailbox)) {}
+      : stream_engine<Call, Transport>(automatic::streams(surroundings::of(transport)),
+                                       automatic::streams_name(surroundings::of(transport)), {}, call, transport,
+                                       std::move(mailbox)) {}
 };
 
 template <class Call, class Transport>

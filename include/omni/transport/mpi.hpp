@@ -49,6 +49,8 @@ class mpi {
   void mark_broken(const std::string& why) { context_->mark_broken(why); }
   /// How long calls may wait that do not say it themselves; 0: for ever. Known when nothing is queued.
   [[nodiscard]] std::chrono::nanoseconds agreed_limit() const { return context_->agreed_limit(); }
+  /// What automatic is on all ranks, by OMNI_TOPOLOGY.
+  [[nodiscard]] detail::preset agreed_topology() const { return context_->agreed_topology(); }
   [[nodiscard]] bool is_open() { return context_->ready(); }
   [[nodiscard]] bool is_roll_called() { return context_->is_roll_called(); }
   [[nodiscard]] std::optional<std::vector<int>> call_roll(std::chrono::nanoseconds time) { return context_->call_roll(time); }

@@ -62,8 +62,12 @@ class mpi_context : public std::enable_shared_from_this<mpi_context> {
     if (inter != 0) throw usage("omni: an inter-communicator has no allreduce; merge it first (MPI_Intercomm_merge)");
     check(MPI_Comm_rank(user, &rank_), "MPI_Comm_rank");
     check(MPI_Comm_size(user, &size_), "MPI_Comm_size");
-    agreed_ = {environment_flag("OMNI_CHECK") ? 1 : 0, this_host(), -this_host(),
-               environment_disables("OMNI_SHARED_MEMORY") ? 1 : 0, environment_limit().count()};
+    agreed_ = {environment_flag("OMNI_CHECK") ? 1 : 0,
+               this_host(),
+               -this_host(),
+               environment_flag("OMNI_SHARED_MEMORY", true) ? 0 : 1,
+               environment_limit().count(),
+               static_cast<std::int64_t>(environment_topology())};
     check(MPI_Comm_idup(user, &comm_, &opening_), "MPI_Comm_idup");
   }
   mpi_context(const mpi_context&) = delete;
@@ -100,6 +104,8 @@ class mpi_context : public std::enable_shared_from_this<mpi_context> {
   [[nodiscard]] bool checks_calls() const { return agreed_[0] != 0; }
   /// The longest OMNI_TIMEOUT of any rank; 0 if no rank has one.
   [[nodiscard]] std::chrono::nanoseconds agreed_limit() const { return std::chrono::nanoseconds(agreed_[4]); }
+  /// OMNI_TOPOLOGY; of several that ranks have, the last in its list.
+  [[nodiscard]] preset agreed_topology() const { return static_cast<preset>(agreed_[5]); }
   /// Whether all ranks run on one host, as far as its name tells.
   [[nodiscard]] bool one_host() const { return agreed_[1] == -agreed_[2]; }
   /// Whether there are several hosts, and some of them have several ranks.
@@ -359,7 +365,8 @@ class mpi_context : public std::enable_shared_from_this<mpi_context> {
   MPI_Comm comm_ = MPI_COMM_NULL;
   MPI_Request opening_ = MPI_REQUEST_NULL;
   int rank_ = 0, size_ = 1;
-  std::array<std::int64_t, 5> agreed_{};  // the largest of any rank: OMNI_CHECK, host, minus host, no shared memory, OMNI_TIMEOUT
+  // The largest of any rank: OMNI_CHECK, host, minus host, no shared memory, OMNI_TIMEOUT, OMNI_TOPOLOGY.
+  std::array<std::int64_t, 6> agreed_{};
   opening stage_ = opening::duplicating;
   bool ready_ = false, in_test_ = false;
   std::vector<std::int64_t> hosts_;  // of all ranks, if there are several
