@@ -6,8 +6,10 @@
 
 #include <array>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <omni/environment.hpp>
+#include <omni/error.hpp>
 
 namespace preload {
 
@@ -19,16 +21,26 @@ struct configuration {
   bool can_progress = false;  ///< what is not waited for moves on
   std::int64_t least_bytes = 16384;
 
-  /// Of this process. `can_progress`: whether it can.
+  /// Of this process. `can_progress`: whether it can. A variable that means nothing must not break a program that knows nothing of
+  /// us: it is told of, and the library stays out.
   static configuration read(bool can_progress) {
+    using omni::detail::environment_flag;
     configuration c;
-    c.disabled = omni::detail::environment_flag("OMNI_DISABLE");
-    c.forced = omni::detail::environment_flag("OMNI_FORCE");
-    c.traced = omni::detail::environment_flag("OMNI_TRACE");
     c.can_progress = can_progress;
-    // NOLINTNEXTLINE(concurrency-mt-unsafe): nothing here sets variables
-    if (const char* const bytes = std::getenv("OMNI_PRELOAD_MIN_BYTES"); bytes != nullptr && *bytes != '\0')
-      c.least_bytes = std::strtoll(bytes, nullptr, 10);
+    try {
+      omni::detail::expect_environment();
+      c.disabled = environment_flag("OMNI_DISABLE");
+      c.forced = environment_flag("OMNI_FORCE");
+      c.traced = environment_flag("OMNI_TRACE");
+      const auto bytes = omni::detail::environment("OMNI_PRELOAD_MIN_BYTES");
+      if (bytes.empty()) return c;
+      char* end = nullptr;
+      c.least_bytes = std::strtoll(bytes.data(), &end, 10);
+      if (*end != '\0' || c.least_bytes < 0) omni::detail::refuse_environment("OMNI_PRELOAD_MIN_BYTES", "a number of bytes");
+    } catch (const omni::usage& e) {
+      std::fprintf(stderr, "omni preload: off, for %s\n", e.what());
+      c.disabled = true;
+    }
     return c;
   }
 

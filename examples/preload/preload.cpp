@@ -23,7 +23,7 @@ using preload::next;
 
 namespace {
 /// Where only a thread can move on what is not waited for, MPI has to allow for one.
-bool wants_threads() { return !omni::detail::environment_flag("OMNI_DISABLE") && preload::progress::needs_threads(); }
+bool wants_threads() { return omni::detail::environment("OMNI_DISABLE") != "1" && preload::progress::needs_threads(); }
 }  // namespace
 
 OMNI_PRELOAD_API int MPI_Allreduce(const void* send, void* receive, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm) {
