@@ -58,6 +58,8 @@ if [ "$mpi" = mpich ] || { [ $quick = 0 ] && have dpkg; }; then
   needed+=(mpiexec.mpich:mpich mpicxx.mpich:libmpich-dev)
 fi
 [ $quick = 1 ] || needed+=(clang++:clang clang-format:clang-format clang-tidy:clang-tidy)
+# For the detector over Thrust, whose tests are left out without.
+have apt-get && needed+=(include/thrust/version.h:libthrust-dev include/tbb/tbb.h:libtbb-dev)
 have apt-get && needed+=(/sbin/tc:iproute2)  # for the tests between hosts, which are left out without
 need "${needed[@]}"
 

@@ -45,6 +45,7 @@ template <class T, class Op, class Partitioner, class Detector>
 struct call {
   using value_type = T;
   using operation_type = Op;
+  using detector_type = Detector;
 
   std::span<const T> in;
   std::span<T> out;  ///< as long as in, and the same memory or disjoint from it

@@ -36,6 +36,7 @@ class stream_engine : public stream_exchange<stream_state, Transport> {
   using T = typename Call::value_type;
   using Op = typename Call::operation_type;
   static constexpr bool equal_blocks = requires(const Call& c) { c.partition.uniform(); };  // but for the last
+  static constexpr bool looks_ahead = skips<Op, T> && equal_blocks && requires { Call::detector_type::ahead_bytes; };
   using base::limits_;
   using base::messages_;
   using base::mine_;
@@ -179,7 +180,9 @@ class stream_engine : public stream_exchange<stream_state, Transport> {
   void detect() {
     std::size_t n = 1;
     auto run = range(scanned_);
-    if constexpr (requires { call_.partition.uniform(); }) {
+    if constexpr (looks_ahead) {
+      n = look_ahead();
+    } else if constexpr (equal_blocks) {
       const auto block = call_.largest_block();
       n = std::clamp<std::size_t>(run_bytes / (block * sizeof(T)), 1, 64);
       n = call_.together(scanned_, std::min(n, blocks_ - scanned_));
@@ -203,6 +206,22 @@ class stream_engine : public stream_exchange<stream_state, Transport> {
       const auto n = run.size / block + (run.size % block != 0 ? 1 : 0);
       return n == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << n) - 1;
     }
+  }
+  // Takes up to 64 blocks' marks from those that the detector has found in advance. How many.
+  std::size_t look_ahead() {
+    auto& marks = s_->ahead;
+    if (scanned_ == ahead_end_) {
+      const auto block = call_.largest_block();
+      const auto most = std::max<std::size_t>(Call::detector_type::ahead_bytes / (block * sizeof(T)), 64);
+      const auto n = call_.together(scanned_, std::min(most, blocks_ - scanned_));
+      marks.resize(std::max(marks.size(), (n + 63) / 64));
+      ahead_first_ = scanned_;
+      ahead_end_ = scanned_ + n;
+      const std::span<const T> all(call_.input(scanned_), blocks(scanned_, n).size);
+      call_.detector.mark_ahead(all, block, identity_, std::span(marks).first((n + 63) / 64));
+    }
+    pending_ = marks[(scanned_ - ahead_first_) / 64];
+    return std::min<std::size_t>(64, ahead_end_ - scanned_);
   }
   // What no rank contributes to is the identity.
   void clear(std::size_t n) {
@@ -397,6 +416,7 @@ class stream_engine : public stream_exchange<stream_state, Transport> {
 
   std::size_t scanned_ = 0;                          // blocks below have been looked at
   std::size_t run_first_ = 0;                        // of the run last looked at
+  std::size_t ahead_first_ = 0, ahead_end_ = 0;      // of what the detector has looked at in advance
   std::uint64_t pending_ = 0;                        // its blocks that are not packed yet
   bool stalled_ = false;                             // there is something to pack, and no packet to put it in
   mutable std::size_t round_ = 0, round_first_ = 0;  // the round of blocks last asked for, and its first block
