@@ -67,10 +67,11 @@ OMNI_DETAIL_DEVICE void fetch(const compact_job& job, std::uint32_t tile, std::u
     t.data[k] = null;
     if (v < whole) t.data[k] = load_vector<Width>(p + std::uint64_t{v} * Width);
   }
-  if (part != 0) {  // at the end of the tensor
+  if (part != 0 && whole % tiles::threads == number && whole >= first) {  // the end of the tensor
+    const auto last = load_part(p + std::uint64_t{whole} * Width, part, null);
     OMNI_DETAIL_UNROLL
     for (std::uint32_t k = 0; k < tiles::vectors_of_thread; ++k)
-      if (first + number + k * tiles::threads == whole) t.data[k] = load_part(p + std::uint64_t{whole} * Width, part, null);
+      if (first + number + k * tiles::threads == whole) t.data[k] = last;
   }
   t.differs = 0;
   OMNI_DETAIL_UNROLL

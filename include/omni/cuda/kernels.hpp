@@ -2,6 +2,9 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <cuda_runtime.h>
+
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -17,7 +20,8 @@ namespace omni::detail {
 /// half of them for the data.
 inline constexpr unsigned tiles_at_once = 4;
 
-template <unsigned Width, bool Packs>
+/// `Rounds`: blocks are larger than a tile.
+template <unsigned Width, bool Packs, bool Rounds>
 __global__ void __launch_bounds__(tiles::threads, tiles_at_once) compact_kernel(const __grid_constant__ compact_job job) {
   __shared__ compact_shared s;
   const std::uint32_t number = threadIdx.x, tile = blockIdx.x;
@@ -32,19 +36,24 @@ __global__ void __launch_bounds__(tiles::threads, tiles_at_once) compact_kernel(
            [](std::uint32_t word, std::uint32_t bit) { atomicOr(&s.marks[word], bit); });
   };
   look(0);
-  for (std::uint32_t first = tiles::most_vectors; first < job.cut.vectors(); first += tiles::most_vectors) {
-    fetch<Width>(job, tile, first, number, t);  // a block larger than a tile
-    look(first);
+  if constexpr (Rounds) {
+    for (std::uint32_t first = tiles::most_vectors; first < job.cut.vectors(); first += tiles::most_vectors) {
+      fetch<Width>(job, tile, first, number, t);
+      look(first);
+    }
   }
   __syncthreads();
   count_marks(job, tile, number, s, [&](std::uint32_t n) { return atomicAdd(job.count, n); });
   if constexpr (Packs) {
     __syncthreads();
     if (s.before[job.cut.words] == 0) return;
-    if (!job.cut.in_rounds()) return put<Width>(job, 0, number, s, t);
-    for (std::uint32_t first = 0; first < job.cut.vectors(); first += tiles::most_vectors) {
-      fetch<Width>(job, tile, first, number, t);
-      put<Width>(job, first, number, s, t);
+    if constexpr (Rounds) {
+      for (std::uint32_t first = 0; first < job.cut.vectors(); first += tiles::most_vectors) {
+        fetch<Width>(job, tile, first, number, t);
+        put<Width>(job, first, number, s, t);
+      }
+    } else {
+      put<Width>(job, 0, number, s, t);
     }
   }
 }
@@ -74,26 +83,40 @@ void with_width(unsigned width, const F& f) {
   else f(width_of<1>());
 }
 
-inline void launch(const compact_job& job, cudaStream_t stream) {
-  if (job.tile_count == 0) return;
+/// Starts a kernel of one argument; its own error, not one that is left from before.
+template <class Job>
+cudaError_t launch_kernel(void (*kernel)(const Job), unsigned blocks, const Job& job, cudaStream_t stream) {
+  void* arguments[] = {const_cast<Job*>(&job)};  // NOLINT(*-avoid-c-arrays, *-const-cast): as CUDA wants it
+  return cudaLaunchKernel(reinterpret_cast<const void*>(kernel), dim3(blocks), dim3(tiles::threads), arguments, 0, stream);
+}
+
+[[nodiscard]] inline cudaError_t launch(const compact_job& job, cudaStream_t stream) {
+  if (job.tile_count == 0) return cudaSuccess;
+  auto code = cudaSuccess;
   with_width(job.cut.width, [&](auto width) {
     constexpr unsigned w = decltype(width)::value;
-    if (job.packed != nullptr) compact_kernel<w, true><<<job.tile_count, tiles::threads, 0, stream>>>(job);
-    else compact_kernel<w, false><<<job.tile_count, tiles::threads, 0, stream>>>(job);
+    const bool packs = job.packed != nullptr, rounds = job.cut.in_rounds();
+    const auto kernel = packs    ? rounds ? compact_kernel<w, true, true> : compact_kernel<w, true, false>
+                           : rounds ? compact_kernel<w, false, true>
+                                 : compact_kernel<w, false, false>;
+    code = launch_kernel(kernel, job.tile_count, job, stream);
   });
+  return code;
 }
-inline void launch(const scatter_job& job, cudaStream_t stream) {
+[[nodiscard]] inline cudaError_t launch(const scatter_job& job, cudaStream_t stream) {
   const auto blocks = (job.slots + job.cut.tile_blocks - 1) / job.cut.tile_blocks * job.pieces();
-  if (blocks == 0) return;
-  with_width(job.cut.width, [&](auto width) {
-    scatter_kernel<decltype(width)::value><<<blocks, tiles::threads, 0, stream>>>(job);
-  });
+  if (blocks == 0) return cudaSuccess;
+  auto code = cudaSuccess;
+  with_width(job.cut.width, [&](auto width) { code = launch_kernel(scatter_kernel<decltype(width)::value>, blocks, job, stream); });
+  return code;
 }
-inline void launch(const fill_job& job, cudaStream_t stream) {
-  if (job.bytes == 0) return;
+[[nodiscard]] inline cudaError_t launch(const fill_job& job, cudaStream_t stream) {
+  if (job.bytes == 0) return cudaSuccess;
   const auto vectors = (job.bytes + job.width - 1) / job.width;
   const auto blocks = static_cast<unsigned>(std::min<std::uint64_t>((vectors + tiles::threads - 1) / tiles::threads, 4096));
-  with_width(job.width, [&](auto width) { fill_kernel<decltype(width)::value><<<blocks, tiles::threads, 0, stream>>>(job); });
+  auto code = cudaSuccess;
+  with_width(job.width, [&](auto width) { code = launch_kernel(fill_kernel<decltype(width)::value>, blocks, job, stream); });
+  return code;
 }
 
 }  // namespace omni::detail

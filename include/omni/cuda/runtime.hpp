@@ -85,7 +85,10 @@ struct cuda_device {
   static void wait(stream s, event e) { check_cuda(cudaStreamWaitEvent(s, e, 0), "cudaStreamWaitEvent"); }
   static bool reached(event e) {
     const auto code = cudaEventQuery(e);
-    if (code == cudaErrorNotReady) return false;
+    if (code == cudaErrorNotReady) {
+      static_cast<void>(cudaGetLastError());  // which keeps it, though it is none
+      return false;
+    }
     check_cuda(code, "cudaEventQuery");
     return true;
   }
@@ -94,14 +97,9 @@ struct cuda_device {
     if (s != nullptr) static_cast<void>(cudaStreamSynchronize(s));
   }
 
-  template <class Job>
-  static void start(const Job& job, stream s, const char* what) {
-    launch(job, s);
-    check_cuda(cudaGetLastError(), what);
-  }
-  static void compact(stream s, const compact_job& job) { start(job, s, "the kernel that compacts"); }
-  static void scatter(stream s, const scatter_job& job) { start(job, s, "the kernel that scatters"); }
-  static void fill(stream s, const fill_job& job) { start(job, s, "the kernel that fills"); }
+  static void compact(stream s, const compact_job& job) { check_cuda(launch(job, s), "the kernel compact"); }
+  static void scatter(stream s, const scatter_job& job) { check_cuda(launch(job, s), "the kernel scatter"); }
+  static void fill(stream s, const fill_job& job) { check_cuda(launch(job, s), "the kernel fill"); }
 };
 
 }  // namespace omni::detail

@@ -57,20 +57,25 @@ OMNI_DETAIL_DEVICE vector<Width> null_vector(const null_bits& null, std::uint32_
   }
   return n;
 }
-/// One that has only `bytes` bytes; the rest are those of `rest`.
+/// One that has only `bytes` bytes; the rest are those of `rest`. By shifts, of which all are known when it is compiled: an array
+/// of bytes would lie in memory.
 template <unsigned Width>
 OMNI_DETAIL_DEVICE vector<Width> load_part(const std::byte* p, std::uint32_t bytes, vector<Width> rest) {
-  std::byte all[Width];  // NOLINT(*-avoid-c-arrays)
-  memcpy(all, &rest, Width);
-  for (std::uint32_t i = 0; i < bytes; ++i) all[i] = p[i];
-  memcpy(&rest, all, Width);
+  using word = typename vector<Width>::word;
+  OMNI_DETAIL_UNROLL
+  for (unsigned i = 0; i < Width; ++i) {
+    const unsigned shift = 8 * (i % sizeof(word));
+    auto& w = rest.w[i / sizeof(word)];
+    if (i < bytes) w = static_cast<word>((w & ~(0xffU << shift)) | static_cast<std::uint32_t>(p[i]) << shift);
+  }
   return rest;
 }
 template <unsigned Width>
 OMNI_DETAIL_DEVICE void store_part(std::byte* p, std::uint32_t bytes, const vector<Width>& v) {
-  std::byte all[Width];  // NOLINT(*-avoid-c-arrays)
-  memcpy(all, &v, Width);
-  for (std::uint32_t i = 0; i < bytes; ++i) p[i] = all[i];
+  using word = typename vector<Width>::word;
+  OMNI_DETAIL_UNROLL
+  for (unsigned i = 0; i < Width; ++i)
+    if (i < bytes) p[i] = static_cast<std::byte>(v.w[i / sizeof(word)] >> (8 * (i % sizeof(word))) & 0xffU);
 }
 
 OMNI_DETAIL_DEVICE std::uint32_t count_bits(std::uint32_t x) {
