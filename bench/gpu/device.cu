@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <functional>
+#include <mutex>
 #include <omni/cuda/cuda.hpp>
 #include <omni/transport/threads.hpp>
 #include <optional>
@@ -179,6 +180,11 @@ struct tensor_of_rank {
   device_bytes memory;
   std::vector<float> host{};
   tensor_of_rank(std::size_t n, double d, int rank) : bytes(n), density(d), seed(static_cast<std::uint32_t>(rank) + 1), memory(n) {}
+  tensor_of_rank(const tensor_of_rank&) = delete;
+  tensor_of_rank& operator=(const tensor_of_rank&) = delete;
+  ~tensor_of_rank() {
+    if (!host.empty()) cudaHostUnregister(host.data());
+  }
   void again() { sow_blocks(memory.data, bytes, 1024, density, seed); }
   [[nodiscard]] omni::device_span<float> span() const { return {reinterpret_cast<float*>(memory.data), bytes / 4}; }
 };
@@ -192,21 +198,15 @@ void calls(const options& o, results& r, int ranks, double density) {
       call_seconds(ranks, repeats, prepare, [](threads& comm, const tensor_of_rank& t) { omni::allreduce(comm, t.span()); });
   r.add("allreduce on the device", name, sparse * 1e3, "ms");
   // To the host, dense there, and back.
-  const auto dense = call_seconds(
-      ranks, repeats,
-      [&](int rank) {
-        tensor_of_rank t(o.call_bytes, density, rank);
-        return t;
-      },
-      [](threads& comm, tensor_of_rank& t) {
-        if (t.host.empty()) {
-          t.host.resize(t.bytes / 4);
-          check_cuda(cudaHostRegister(t.host.data(), t.bytes, cudaHostRegisterDefault), "cudaHostRegister");
-        }
-        check_cuda(cudaMemcpy(t.host.data(), t.memory.data, t.bytes, cudaMemcpyDeviceToHost), "cudaMemcpy");
-        omni::allreduce(comm, t.host, omni::ring{});
-        check_cuda(cudaMemcpy(t.memory.data, t.host.data(), t.bytes, cudaMemcpyHostToDevice), "cudaMemcpy");
-      });
+  const auto dense = call_seconds(ranks, repeats, prepare, [](threads& comm, tensor_of_rank& t) {
+    if (t.host.empty()) {
+      t.host.resize(t.bytes / 4);
+      check_cuda(cudaHostRegister(t.host.data(), t.bytes, cudaHostRegisterDefault), "cudaHostRegister");
+    }
+    check_cuda(cudaMemcpy(t.host.data(), t.memory.data, t.bytes, cudaMemcpyDeviceToHost), "cudaMemcpy");
+    omni::allreduce(comm, t.host, omni::ring{});
+    check_cuda(cudaMemcpy(t.memory.data, t.host.data(), t.bytes, cudaMemcpyHostToDevice), "cudaMemcpy");
+  });
   r.add("dense through the host", name, dense * 1e3, "ms");
   r.add("speed-up", name, dense / sparse, "x");
 }

@@ -30,13 +30,13 @@ template <class T, class... More>
 omni::report reduce(threads& comm, late_machine& machine, bool waits, std::span<const T> in, std::span<T> out,
                     const More&... more) {
   return omni::detail::with_device_call<T>(
-      late_device{&machine}, late_device::stream{}, waits, in, out,
+      late_device{&machine}, late_device::stream{}, waits, nullptr, in, out,
       [&](const auto& call, const auto& topology) { return omni::detail::run(comm, call, topology); }, more...);
 }
 template <class T, class... More>
 omni::request start(threads& comm, late_machine& machine, std::span<T> x, const More&... more) {
   return omni::detail::with_device_call<T>(
-      late_device{&machine}, late_device::stream{}, true, std::span<const T>(x), x,
+      late_device{&machine}, late_device::stream{}, true, nullptr, std::span<const T>(x), x,
       [&](const auto& call, const auto& topology) { return omni::detail::start(comm, call, topology); }, more...);
 }
 
@@ -221,6 +221,24 @@ TEST_CASE("device path: whatever fails on the device of one rank, no other waits
         CHECK(errors[1].substr(0, 9) == "cudaError");
       }
   CHECK(failures > 40);
+}
+TEST_CASE("device path: a device that has failed before the call") {
+  const testing::leaks_are_meant meant;
+  threads::run(3, [](threads& comm) {
+    const testing::leaks_are_meant here;
+    late_machine machine;
+    std::vector<int> x(5000, 1);
+    std::exception_ptr failed;
+    if (comm.rank() == 2) failed = std::make_exception_ptr(omni::cuda_error("a kernel", "cudaErrorLaunchFailure", 719, "before"));
+    const auto call = [&] {
+      omni::detail::with_device_call<int>(
+          late_device{&machine}, late_device::stream{}, true, failed, std::span<const int>(x), std::span(x),
+          [&](const auto& c, const auto& topology) { return omni::detail::run(comm, c, topology); });
+    };
+    if (comm.rank() == 2) CHECK_THROWS_AS(call(), omni::cuda_error);
+    else CHECK_THROWS_AS(call(), omni::protocol);
+    omni::detail::borrowed_buffers<late_device>::drop();
+  });
 }
 TEST_CASE("device path: what it does not take") {
   threads::run(1, [](threads& comm) {

@@ -6,6 +6,7 @@
 #include <cuda_fp16.h>
 
 #include <cstddef>
+#include <exception>
 #include <span>
 #include <tuple>
 #include <type_traits>
@@ -77,7 +78,13 @@ template <class... Policies, class Comm, class T, class F, class... More>
 auto on_device_memory(Comm& comm, device_span<const T> in, device_span<T> out, const F& f, const More&... more) {
   using E = element_of_device<T>;
   static_assert((std::size_t{0} + ... + (is_stream<More> ? 1U : 0U)) <= 1, "omni: two streams were given");
-  const cuda_device device{device_of(in.data(), out.data(), in.size())};
+  cuda_device device;
+  std::exception_ptr failed;
+  try {
+    device.number = device_of(in.data(), out.data(), in.size());
+  } catch (const cuda_error&) {
+    failed = std::current_exception();  // of work before the call, say: the others have called and will wait
+  }
   const std::span<const E> from(reinterpret_cast<const E*>(in.data()), in.size());
   const std::span<E> to(reinterpret_cast<E*>(out.data()), out.size());
   return on_device_ranks(comm, [&](auto&& transport) {
@@ -85,7 +92,7 @@ auto on_device_memory(Comm& comm, device_span<const T> in, device_span<T> out, c
     return std::apply(
         [&](const auto&... choices) {
           return with_device_call<E>(
-              device, stream_among(more...), (!is_stream<More> && ...), from, to,
+              device, stream_among(more...), (!is_stream<More> && ...), failed, from, to,
               [&](const auto& call, const auto& topology) {
                 return f(std::forward<decltype(transport)>(transport), call, topology);
               },

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <exception>
 #include <limits>
 #include <memory>
 #include <span>
@@ -66,10 +67,11 @@ template <class Topology>
 constexpr bool takes_devices =
     std::is_same_v<Topology, automatic> || std::is_same_v<Topology, colocated> || std::is_same_v<Topology, replicated>;
 
-/// Makes the call out of spans of device memory and the other arguments, and gives it to f.
+/// Makes the call out of spans of device memory and the other arguments, and gives it to f. `failed`: an error of the device that
+/// the other ranks have to hear of, or nothing.
 template <class T, class Device, class... A, class F>
-auto with_device_call(const Device& device, typename Device::stream stream, bool waits, std::span<const T> in, std::span<T> out,
-                      const F& f, const A&... more) {
+auto with_device_call(const Device& device, typename Device::stream stream, bool waits, const std::exception_ptr& failed,
+                      std::span<const T> in, std::span<T> out, const F& f, const A&... more) {
   const auto c = choose<T>(more...);
   using partitioner_type = decltype(c.partition);
   static_assert(takes_devices<decltype(c.topology)>, "omni: tensors on a device go by automatic, colocated or replicated");
@@ -95,7 +97,7 @@ auto with_device_call(const Device& device, typename Device::stream stream, bool
   t.block_bytes = block * sizeof(T);
   t.skips = false;
   if constexpr (skips<decltype(c.op), T>) t.skips = tile_null_bits(static_cast<T>(identity_of<T>(c.op)), t.null);
-  made.transfer = std::make_shared<device_transfer<Device>>(device, t, stream, waits);
+  made.transfer = std::make_shared<device_transfer<Device>>(device, t, stream, waits, failed);
   return f(made, c.topology);
 }
 

@@ -83,11 +83,11 @@ class device_transfer {
   };
 
   /// Work begins when what is in the caller's stream now is done. With `waits` the call ends when the output is written; else what
-  /// is put into the stream afterwards may read it.
-  device_transfer(const Device& device, const tensor& t, stream callers, bool waits)
-      : device_(device), tensor_(t), callers_(callers), waits_(waits), buffers_(device) {
+  /// is put into the stream afterwards may read it. `failed`: what has gone wrong already.
+  device_transfer(const Device& device, const tensor& t, stream callers, bool waits, std::exception_ptr failed = nullptr)
+      : device_(device), tensor_(t), callers_(callers), waits_(waits), buffers_(device), failed_(std::move(failed)) {
     try {
-      begin();
+      if (!failed_) begin();
     } catch (...) {
       failed_ = std::current_exception();
     }
