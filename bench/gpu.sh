@@ -81,13 +81,21 @@ compile() { # name, source, more flags...
   else
     echo "== $name does NOT compile"
     head -40 "$out/$name.log"
-    failed=1
+    return 1
   fi
 }
-compile tests tests/cuda/device.cu -Xcompiler=-O0
-compile bench bench/gpu/device.cu ${nccl[@]+"${nccl[@]}"}
-compile example-tensor examples/cuda/tensor.cu
-compile example-embedding examples/cuda/embedding.cu
+pids=()
+start() { # as compile; all at once where there are cores for it
+  rm -f "$out/$1"
+  compile "$@" &
+  pids+=($!)
+  [ "$(nproc 2> /dev/null || echo 1)" -ge 4 ] || wait $! || failed=1
+}
+start tests tests/cuda/device.cu -Xcompiler=-O0
+start bench bench/gpu/device.cu ${nccl[@]+"${nccl[@]}"}
+start example-tensor examples/cuda/tensor.cu
+start example-embedding examples/cuda/embedding.cu
+for pid in "${pids[@]}"; do wait "$pid" || failed=1; done
 [ $failed = 0 ] || exit 1
 
 # ---- running
