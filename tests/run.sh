@@ -14,7 +14,7 @@ usage: tests/run.sh [--quick] [--mpi openmpi|mpich] [--help]
 Installs what is missing (Debian and Ubuntu, as root or with sudo; elsewhere it says what is missing and stops), builds into build/,
 and ends with one ctest over all of it:
 
-  default   everything, -O2, all rank counts, examples, consumers, what must not compile, each header alone
+  default   everything, -O2, all rank counts, examples, consumers, what must not compile, each header alone; CUDA where nvcc is
   asan tsan the unit tests under the sanitizers (ranks are threads)
   mpich     the MPI tests on 2, 3 and 4 ranks, where MPICH is installed
   clang     unit tests, and the MPI tests on 2 ranks, with clang++
@@ -60,6 +60,8 @@ if [ "$mpi" = mpich ] || { [ $quick = 0 ] && have dpkg; }; then
   needed+=(mpiexec.mpich:mpich mpicxx.mpich:libmpich-dev)
 fi
 [ $quick = 1 ] || needed+=(clang++:clang clang-format:clang-format clang-tidy:clang-tidy)
+# For the detector over Thrust, whose tests are left out without.
+have apt-get && needed+=(include/thrust/version.h:libthrust-dev include/tbb/tbb.h:libtbb-dev)
 have apt-get && needed+=(/sbin/tc:iproute2)  # for the tests between hosts, which are left out without
 need "${needed[@]}"
 
@@ -115,7 +117,7 @@ if [ $quick = 0 ]; then
   build clang clang "" -DOMNI_UNIT_TESTS_ONLY=ON -DOMNI_UNIT_TESTS_EXCLUDE=matrix_
   build clang-mpi clang "" -DOMNI_MPI_TESTS_ONLY=ON -DOMNI_TEST_RANKS=2 -DOMNI_TEST_MESSAGE_RANKS=2
 
-  mapfile -t sources < <(find include tests bench examples -name '*.hpp' -o -name '*.cpp' | sort)
+  mapfile -t sources < <(find include tests bench examples -name '*.hpp' -o -name '*.cpp' -o -name '*.cu' | sort)
   add_test lint.format 120 clang-format --dry-run -Werror "${sources[@]}"
   add_test lint.tidy 600 clang-tidy --quiet -p "$database" tests/headers/one.cpp
 fi

@@ -45,6 +45,7 @@ template <class T, class Op, class Partitioner, class Detector>
 struct call {
   using value_type = T;
   using operation_type = Op;
+  using detector_type = Detector;
 
   std::span<const T> in;
   std::span<T> out;  ///< as long as in, and the same memory or disjoint from it
@@ -70,9 +71,9 @@ struct call {
   [[nodiscard]] std::size_t bytes() const { return in.size_bytes(); }
   [[nodiscard]] block_range range(std::size_t block) const { return partition.block(block, in.size()); }
   [[nodiscard]] std::size_t largest_block() const { return partition.largest(in.size()); }
-  /// Where a block's elements lie.
+  /// Where a block's elements lie, and those of the n - 1 after it if they are `together`.
   [[nodiscard]] const T* input(std::size_t block) const { return in.data() + range(block).first; }
-  [[nodiscard]] T* output(std::size_t block) const { return out.data() + range(block).first; }
+  [[nodiscard]] T* output(std::size_t block, std::size_t /*n*/ = 1) const { return out.data() + range(block).first; }
   /// Of n blocks from this one on, those that lie one after the other.
   [[nodiscard]] std::size_t together(std::size_t /*block*/, std::size_t n) const { return n; }
   /// What one rank alone has to do.

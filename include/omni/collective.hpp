@@ -348,6 +348,7 @@ class collective final : public operation_base {
   }
   /// `waits`: what is no other phase was spent in the exchange.
   void end(bool waits = false) {
+    if constexpr (requires { call_.settle(); }) call_.settle();  // results that are still on their way to the caller's memory
     omni::detail::complete(report_, call_.bytes(), transport_.size(), total_.lap());
     if (waits) report_.exchange_seconds = report_.seconds - report_.detect_seconds - report_.fold_seconds - report_.deliver_seconds;
     release();
@@ -377,6 +378,7 @@ class collective final : public operation_base {
       if (engine_ && (hurries || !late)) engine_->give_up();
     }
     release();
+    if constexpr (requires { call_.settle(); }) call_.let_go();  // the caller may free his memory from now on
     if constexpr (requires { transport_.mark_broken(std::string()); }) {
       if (why) transport_.mark_broken(*why);
     }

@@ -35,6 +35,9 @@ concept partitioner = std::copyable<P> && requires(const P& p, std::size_t i, st
 ///
 /// `mark(run, block, identity)`: bit i of the result says that block i of the run (`block` elements each, the last maybe shorter,
 /// at most 64) holds an element whose bits differ from those of `identity`. Ranks may use different detectors.
+///
+/// One that is slow to begin, with threads say, may offer `ahead_bytes` and `mark_ahead(all, block, identity, marks)`: the same for
+/// about so many bytes of equal blocks in one go, 64 blocks to a word of `marks`.
 template <class D>
 concept zero_detector = std::copyable<D> && requires(const D& d, std::span<const float> run, std::size_t block, float identity) {
   { d.mark(run, block, identity) } -> std::convertible_to<std::uint64_t>;

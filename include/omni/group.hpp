@@ -128,7 +128,7 @@ struct group_call : call<T, Op, group_blocks<Partitioner>, Detector> {
   [[nodiscard]] std::size_t size() const { return this->partition.elements(); }
   [[nodiscard]] std::size_t bytes() const { return size() * sizeof(T); }
   [[nodiscard]] const T* input(std::size_t block) const { return find(data->in, block); }
-  [[nodiscard]] T* output(std::size_t block) const { return find(data->out, block); }
+  [[nodiscard]] T* output(std::size_t block, std::size_t /*n*/ = 1) const { return find(data->out, block); }
   [[nodiscard]] std::size_t together(std::size_t block, std::size_t n) const { return this->partition.together(block, n); }
   [[nodiscard]] bool in_place() const {
     for (std::size_t i = 0; i < data->in.size(); ++i)

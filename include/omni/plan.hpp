@@ -59,13 +59,16 @@ class plan {
  private:
   template <class Data>
   static std::size_t as_span_size(Data& data) {
-    static_assert(detail::spannable<Data>, "omni: the data is nothing that a std::span can be made from");
+    constexpr bool elsewhere = requires { data.subspan(0, data.size()); };  // as a device_span: nothing that the host may touch
+    static_assert(detail::spannable<Data> || elsewhere, "omni: the data is nothing that a std::span can be made from");
     if constexpr (detail::grouped<Data>) {
       std::size_t all = 0;
       for (const auto& tensor : std::span(data)) all += std::span(tensor).size();
       return all;
     } else if constexpr (detail::spannable<Data>) {
       return std::span(data).size();
+    } else if constexpr (elsewhere) {
+      return data.size();
     } else {
       return 0;
     }

@@ -16,8 +16,9 @@ namespace omni::detail {
 struct stream_state : stream_set {
   std::vector<std::uint64_t> own;  // bit per row: this rank's own block is not null
   std::vector<const void*> sources;
+  std::vector<std::uint64_t> ahead;  // bit per block that a detector has looked at in advance
 
-  [[nodiscard]] std::size_t bytes() const { return buffers.bytes() + own.capacity() * sizeof(std::uint64_t); }
+  [[nodiscard]] std::size_t bytes() const { return buffers.bytes() + (own.capacity() + ahead.capacity()) * sizeof(std::uint64_t); }
 };
 
 /// What null blocks consist of; nothing where none can be skipped.

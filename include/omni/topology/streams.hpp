@@ -36,6 +36,8 @@ class stream_engine : public stream_exchange<stream_state, Transport> {
   using T = typename Call::value_type;
   using Op = typename Call::operation_type;
   static constexpr bool equal_blocks = requires(const Call& c) { c.partition.uniform(); };  // but for the last
+  static constexpr bool comes_later = requires(const Call& c) { c.await(0); };  // input that is not in memory from the start
+  static constexpr bool looks_ahead = skips<Op, T> && equal_blocks && requires { Call::detector_type::ahead_bytes; };
   using base::limits_;
   using base::messages_;
   using base::mine_;
@@ -102,6 +104,13 @@ class stream_engine : public stream_exchange<stream_state, Transport> {
   void wait() {
     if (!started_) return std::this_thread::yield();
     watch_.lap();
+    if constexpr (comes_later) {
+      if (!stopping() && pending_ == 0 && scanned_ != blocks_) {
+        call_.await(scanned_);
+        report_.detect_seconds += watch_.lap();
+        return;
+      }
+    }
     take(messages_.wait());
     report_.exchange_seconds += watch_.lap();
     if (stopping() && done()) base::stop();
@@ -161,6 +170,9 @@ class stream_engine : public stream_exchange<stream_state, Transport> {
     for (int run = 0; run < runs; ++run) {
       if (pending_ == 0) {
         if (scanned_ == blocks_) break;
+        if constexpr (comes_later) {
+          if (!call_.available(scanned_)) break;
+        }
         detect();
         moved = true;
       }
@@ -179,7 +191,9 @@ class stream_engine : public stream_exchange<stream_state, Transport> {
   void detect() {
     std::size_t n = 1;
     auto run = range(scanned_);
-    if constexpr (requires { call_.partition.uniform(); }) {
+    if constexpr (looks_ahead) {
+      n = look_ahead();
+    } else if constexpr (equal_blocks) {
       const auto block = call_.largest_block();
       n = std::clamp<std::size_t>(run_bytes / (block * sizeof(T)), 1, 64);
       n = call_.together(scanned_, std::min(n, blocks_ - scanned_));
@@ -197,12 +211,30 @@ class stream_engine : public stream_exchange<stream_state, Transport> {
   }
   [[nodiscard]] std::uint64_t marked(block_range run, std::size_t block) const {
     if (run.size == 0) return 0;
-    if constexpr (skips<Op, T>) {
+    if constexpr (comes_later) {
+      return call_.marks(scanned_, (run.size + block - 1) / block);
+    } else if constexpr (skips<Op, T>) {
       return call_.detector.mark(std::span<const T>(call_.input(scanned_), run.size), block, identity_);
     } else {
       const auto n = run.size / block + (run.size % block != 0 ? 1 : 0);
       return n == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << n) - 1;
     }
+  }
+  // Takes up to 64 blocks' marks from those that the detector has found in advance. How many.
+  std::size_t look_ahead() {
+    auto& marks = s_->ahead;
+    if (scanned_ == ahead_end_) {
+      const auto block = call_.largest_block();
+      const auto most = std::max<std::size_t>(Call::detector_type::ahead_bytes / (block * sizeof(T)), 64);
+      const auto n = call_.together(scanned_, std::min(most, blocks_ - scanned_));
+      marks.resize(std::max(marks.size(), (n + 63) / 64));
+      ahead_first_ = scanned_;
+      ahead_end_ = scanned_ + n;
+      const std::span<const T> all(call_.input(scanned_), blocks(scanned_, n).size);
+      call_.detector.mark_ahead(all, block, identity_, std::span(marks).first((n + 63) / 64));
+    }
+    pending_ = marks[(scanned_ - ahead_first_) / 64];
+    return std::min<std::size_t>(64, ahead_end_ - scanned_);
   }
   // What no rank contributes to is the identity.
   void clear(std::size_t n) {
@@ -310,8 +342,7 @@ class stream_engine : public stream_exchange<stream_state, Transport> {
       const auto block = block_of(row + done);
       auto more = call_.together(block, map_.together(row + done, n - done));
       auto b = blocks(block, more);
-      T* const out = call_.output(block);
-      T* to = out;
+      T* to = nullptr;
       if (!replicated_) {
         const auto first = range(block).size;
         if (!equal_blocks || b.size != first * more) more = 1;  // the last block is shorter
@@ -320,6 +351,8 @@ class stream_engine : public stream_exchange<stream_state, Transport> {
         to = reinterpret_cast<T*>(room);
         b.size = first * more;
       }
+      T* const out = call_.output(block, more);
+      if (replicated_) to = out;
       fold_sources(row, bytes, block, b.size, to);
       if (!replicated_) copy_bytes(out, to, b.size * sizeof(T));
       bytes += b.size * sizeof(T);
@@ -383,7 +416,7 @@ class stream_engine : public stream_exchange<stream_state, Transport> {
       if (!map_.exists(first + n - 1)) throw protocol(stream.peer(), "a row past the end");
       n = call_.together(first, n);
       const auto bytes = blocks(first, n).size * sizeof(T);
-      copy_bytes(call_.output(first), stream.elements(bytes), bytes);
+      copy_bytes(call_.output(first, n), stream.elements(bytes), bytes);
       report_.union_blocks += n;
       stream.pop(bytes, n);
     }
@@ -397,6 +430,7 @@ class stream_engine : public stream_exchange<stream_state, Transport> {
 
   std::size_t scanned_ = 0;                          // blocks below have been looked at
   std::size_t run_first_ = 0;                        // of the run last looked at
+  std::size_t ahead_first_ = 0, ahead_end_ = 0;      // of what the detector has looked at in advance
   std::uint64_t pending_ = 0;                        // its blocks that are not packed yet
   bool stalled_ = false;                             // there is something to pack, and no packet to put it in
   mutable std::size_t round_ = 0, round_first_ = 0;  // the round of blocks last asked for, and its first block

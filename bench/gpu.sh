@@ -1,0 +1,147 @@
+#!/usr/bin/env bash
+# SPDX-FileCopyrightText: 2026 The omni authors
+# SPDX-License-Identifier: BSL-1.0
+#
+# Tests and measures the device path on a GPU machine, with what is there and without network. See --help.
+
+set -uo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
+
+usage() {
+  cat << 'EOF'
+usage: bench/gpu.sh [--dry-run] [--quick] [--arch sm_NN] [--mib N] [--call-mib N] [--help]
+
+Needs nvcc and g++ with C++20, and nothing else: no CMake, no MPI, no packages. Ranks are threads on one GPU. Compiles the GPU tests, the
+benchmark and the examples; runs the tests; runs them again under compute-sanitizer (memcheck, racecheck), if it is there; then measures
+copy bandwidth, detection, detection with compaction, scatter, and whole allreduces against copying the dense tensor through the host, and
+with two GPUs and NCCL against NCCL. Prints a table; leaves it and its JSON in build/gpu.
+
+  --dry-run    compile everything for sm_80 and sm_90 and run what needs no device
+  --quick      leave out the measurements
+  --arch A     compile for this architecture (default: that of the machine's GPU)
+  --mib N      size of the tensor that kernels are measured on (default 4096; it takes twice that of device memory)
+  --call-mib N size of the tensor of whole calls (default 1024)
+
+The exit status is 0 if all that was run has passed.
+EOF
+}
+
+dry=0 quick=0 arch='' mib=4096 call_mib=1024
+while [ $# -gt 0 ]; do
+  case "$1" in
+    --dry-run) dry=1 ;;
+    --quick) quick=1 ;;
+    --arch) arch=${2:-}; shift ;;
+    --mib) mib=${2:-}; shift ;;
+    --call-mib) call_mib=${2:-}; shift ;;
+    -h | --help) usage; exit 0 ;;
+    *) echo "bench/gpu.sh: unknown argument $1" >&2; usage >&2; exit 2 ;;
+  esac
+  shift
+done
+
+tool() { # name: on the path, or where CUDA is usually installed
+  local d
+  command -v "$1" 2> /dev/null && return
+  for d in "${CUDA_HOME:-}/bin" /usr/local/cuda/bin /usr/local/cuda/compute-sanitizer /opt/nvidia/cuda/bin; do
+    [ -x "$d/$1" ] && { echo "$d/$1"; return; }
+  done
+  return 1
+}
+nvcc=$(tool nvcc) || { echo "bench/gpu.sh: no nvcc, on the path or in /usr/local/cuda/bin" >&2; exit 1; }
+out=$PWD/build/gpu
+mkdir -p "$out"
+failed=0
+
+# ---- what to compile for
+
+if [ $dry = 1 ]; then
+  code=(-gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90)
+elif [ -n "$arch" ]; then
+  code=(-arch="$arch")
+else
+  code=(-arch=native)
+fi
+[ -n "$arch" ] && code=(-arch="$arch")
+flags=(-std=c++20 -O2 "${code[@]}" -Iinclude -Werror=all-warnings -Xcompiler=-Wall,-Wextra,-Wconversion,-Wshadow,-Werror,-pthread)
+libraries=()
+# With an mpi.h in the compiler's path the headers use it: then its library is needed, too.
+if echo '#include <mpi.h>' | g++ -E -x c++ - > /dev/null 2>&1; then libraries+=(-lmpi); fi
+nccl=()
+if printf '#include <nccl.h>\n' | "$nvcc" -E -x cu - > /dev/null 2>&1 && { printf 'int main() {}\n' | "$nvcc" -x cu - -o "$out/probe" -lnccl > /dev/null 2>&1; }; then
+  nccl=(-DOMNI_BENCH_NCCL=1 -lnccl)
+fi
+rm -f "$out/probe"
+
+compile() { # name, source, more flags...
+  local name=$1 source=$2 start=$SECONDS
+  shift 2
+  if "$nvcc" "${flags[@]}" "$source" -o "$out/$name" "$@" ${libraries[@]+"${libraries[@]}"} > "$out/$name.log" 2>&1; then
+    echo "== compiled $name in $((SECONDS - start)) s"
+  else
+    echo "== $name does NOT compile"
+    head -40 "$out/$name.log"
+    return 1
+  fi
+}
+pids=()
+start() { # as compile; all at once where there are cores for it
+  rm -f "$out/$1"
+  compile "$@" &
+  pids+=($!)
+  [ "$(nproc 2> /dev/null || echo 1)" -ge 4 ] || wait $! || failed=1
+}
+start tests tests/cuda/device.cu -Xcompiler=-O0
+start bench bench/gpu/device.cu ${nccl[@]+"${nccl[@]}"}
+start example-tensor examples/cuda/tensor.cu
+start example-embedding examples/cuda/embedding.cu
+for pid in "${pids[@]}"; do wait "$pid" || failed=1; done
+[ $failed = 0 ] || exit 1
+
+# ---- running
+
+run() { # what, command...
+  local what=$1 rc=0
+  shift
+  echo "== $what"
+  timeout -k 10 600 "$@" || rc=$?
+  case $rc in
+    0) ;;
+    77) echo "== $what: SKIPPED, there is no device" ;;
+    *) echo "== $what: FAILED with $rc"; failed=1 ;;
+  esac
+}
+
+if [ $dry = 1 ]; then
+  for name in tests bench example-tensor example-embedding; do run "$name" "$out/$name"; done
+  # The same kernels and the same path, thread by thread on the host, where doctest is installed.
+  if [ -e /usr/include/doctest/doctest.h ]; then
+    if g++ -std=c++20 -O1 -Iinclude -Itests -Itests/support -pthread tests/unit/main.cpp tests/unit/device_kernels.cpp tests/unit/device_path.cpp \
+      -o "$out/host-tests" > "$out/host-tests.log" 2>&1; then
+      run "the device path on the host" "$out/host-tests"
+    else
+      head -40 "$out/host-tests.log"
+      failed=1
+    fi
+  fi
+  [ $failed = 0 ] && echo "== all compiles; nothing has been measured"
+  exit $failed
+fi
+
+run "GPU tests" "$out/tests"
+if sanitizer=$(tool compute-sanitizer); then
+  for check in memcheck racecheck; do
+    run "GPU tests under compute-sanitizer $check" "$sanitizer" --tool "$check" --error-exitcode 1 "$out/tests" --quick
+  done
+else
+  echo "== no compute-sanitizer: memcheck and racecheck are left out"
+fi
+run "example: tensor" "$out/example-tensor"
+run "example: embedding" "$out/example-embedding"
+[ $quick = 1 ] && exit $failed
+
+command -v nvidia-smi > /dev/null 2>&1 && nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv
+set -o pipefail
+run "measuring" "$out/bench" --mib "$mib" --call-mib "$call_mib" --json "$out/gpu.json" | tee "$out/gpu.txt"
+grep -q FAILED "$out/gpu.txt" && failed=1
+exit $failed

@@ -1,0 +1,46 @@
+# SPDX-FileCopyrightText: 2026 The omni authors
+# SPDX-License-Identifier: BSL-1.0
+
+# omni::cuda is omni::omni for targets of which the sources are CUDA. Looks for nvcc, also where it is installed without being on the
+# path; sets OMNI_HAS_CUDA.
+option(OMNI_WITH_CUDA "Look for nvcc, for omni::cuda" ${omni_top_level})
+set(OMNI_CUDA_ARCHITECTURES 80 90 CACHE STRING "What omni's own CUDA programs are compiled for")
+set(OMNI_HAS_CUDA OFF)
+if(NOT OMNI_WITH_CUDA)
+  return()
+endif()
+if(NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
+  find_program(OMNI_NVCC nvcc HINTS ENV CUDA_PATH ENV CUDA_HOME PATHS /usr/local/cuda PATH_SUFFIXES bin)
+  mark_as_advanced(OMNI_NVCC)
+  if(NOT OMNI_NVCC)
+    message(STATUS "omni: nvcc not found, no omni::cuda")
+    return()
+  endif()
+  set(CMAKE_CUDA_COMPILER "${OMNI_NVCC}")
+endif()
+if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  message(STATUS "omni: nvcc is used with g++ only, no omni::cuda")
+  return()
+endif()
+if(NOT CMAKE_CUDA_ARCHITECTURES)
+  set(CMAKE_CUDA_ARCHITECTURES ${OMNI_CUDA_ARCHITECTURES})
+endif()
+set(CMAKE_CUDA_HOST_COMPILER "${CMAKE_CXX_COMPILER}" CACHE FILEPATH "The compiler that nvcc uses for the host")
+enable_language(CUDA)
+set(OMNI_HAS_CUDA ON)
+
+add_library(omni_cuda INTERFACE)
+add_library(omni::cuda ALIAS omni_cuda)
+# By hand: CMake before 3.26 does not know that nvcc 13 has it.
+target_compile_options(omni_cuda INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20>)
+target_link_libraries(omni_cuda INTERFACE omni)
+
+# omni_own_cuda_target(target): warnings, as for omni's other targets. (-Wpedantic finds fault with what nvcc writes.)
+function(omni_own_cuda_target target)
+  set(warnings -Wall,-Wextra,-Wconversion,-Wshadow)
+  if(OMNI_WERROR)
+    target_compile_options(${target} PRIVATE -Werror=all-warnings)
+    string(APPEND warnings ,-Werror)
+  endif()
+  target_compile_options(${target} PRIVATE -Xcompiler=${warnings})
+endfunction()

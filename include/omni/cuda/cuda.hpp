@@ -1,0 +1,10 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+// Everything of the component omni::cuda.
+
+#include "allreduce.hpp"
+#include "device_span.hpp"
+#include "error.hpp"
+#include "mpi_support.hpp"

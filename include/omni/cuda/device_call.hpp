@@ -1,0 +1,104 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <limits>
+#include <memory>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include "../arguments.hpp"
+#include "../call.hpp"
+#include "../detect/simd.hpp"
+#include "../topology/automatic.hpp"
+#include "../topology/colocated.hpp"
+#include "../topology/replicated.hpp"
+#include "../usable.hpp"
+#include "device_transfer.hpp"
+
+namespace omni::detail {
+
+/// An allreduce of a tensor on a device, as an engine sees it: what is not null is asked of the transfer, which says when it has
+/// come so far; blocks are read and written where the transfer has them. The spans are the device's memory and give lengths only.
+///
+/// Like a group it goes by the owner streams, the one engine that asks for blocks one by one; so it says that it is one.
+template <class T, class Op, class Partitioner, class Device>
+struct device_call : call<T, Op, Partitioner, simd_detector> {
+  static constexpr bool is_group = true;
+
+  std::shared_ptr<device_transfer<Device>> transfer;
+
+  /// Whether the marks of a block are known, and await() for when nothing else is left to do.
+  [[nodiscard]] bool available(std::size_t block) const { return transfer->available(block); }
+  void await(std::size_t block) const { transfer->await(block); }
+  [[nodiscard]] std::uint64_t marks(std::size_t block, std::size_t n) const { return transfer->input().marks(block, n); }
+  [[nodiscard]] const T* input(std::size_t block) const { return reinterpret_cast<const T*>(transfer->input().slot(block)); }
+  [[nodiscard]] T* output(std::size_t block, std::size_t n = 1) const { return reinterpret_cast<T*>(transfer->room(block, n)); }
+  [[nodiscard]] std::size_t together(std::size_t block, std::size_t n) const { return transfer->input().together(block, n); }
+  [[nodiscard]] static constexpr bool in_place() { return true; }  // what is null is cleared on the device
+  void copy_through() const { transfer->copy_through(); }
+  void settle() const { transfer->settle(); }
+  void let_go() { transfer.reset(); }
+};
+
+/// The bits of x over and over; nothing if they do not tile them.
+template <class T>
+bool tile_null_bits(const T& x, null_bits& null) {
+  std::array<std::byte, sizeof(T)> bits{};
+  std::memcpy(bits.data(), &x, sizeof(T));
+  std::array<std::byte, sizeof(null_bits)> all{};
+  const bool even = std::all_of(bits.begin(), bits.end(), [&](std::byte b) { return b == bits[0]; });
+  if (!even && all.size() % sizeof(T) != 0) return false;
+  for (std::size_t i = 0; i < all.size(); ++i) all[i] = bits[i % sizeof(T)];
+  std::memcpy(&null, all.data(), sizeof(null));
+  return true;
+}
+
+/// The topologies that tensors on a device may go by.
+template <class Topology>
+constexpr bool takes_devices =
+    std::is_same_v<Topology, automatic> || std::is_same_v<Topology, colocated> || std::is_same_v<Topology, replicated>;
+
+/// Makes the call out of spans of device memory and the other arguments, and gives it to f. `failed`: an error of the device that
+/// the other ranks have to hear of, or nothing.
+template <class T, class Device, class... A, class F>
+auto with_device_call(const Device& device, typename Device::stream stream, bool waits, const std::exception_ptr& failed,
+                      std::span<const T> in, std::span<T> out, const F& f, const A&... more) {
+  const auto c = choose<T>(more...);
+  using partitioner_type = decltype(c.partition);
+  static_assert(takes_devices<decltype(c.topology)>, "omni: tensors on a device go by automatic, colocated or replicated");
+  static_assert(
+      requires { c.partition.uniform(); }, "omni: tensors on a device are cut into blocks of equal size");
+  device_call<T, decltype(c.op), partitioner_type, Device> made{{in, out, c.op, c.partition, simd_detector{}}, nullptr};
+  expect_usable(made);
+  const auto n = made.size();
+  const auto block = std::max<std::size_t>(made.largest_block(), 1);
+  if (made.blocks() != (n + block - 1) / block) throw usage("omni: tensors on a device are cut into blocks of equal size");
+  if (made.blocks() > std::numeric_limits<std::uint32_t>::max()) throw usage("omni: more than 2^32 blocks on a device");
+  if (reinterpret_cast<std::uintptr_t>(in.data()) % alignof(T) != 0 ||
+      reinterpret_cast<std::uintptr_t>(out.data()) % alignof(T) != 0)
+    throw usage("omni: device memory that is not aligned as its elements are");
+  choose_topology(made, c.topology);
+  // Chosen by size alone, where a tensor on the host may go to MPI: not the same call.
+  if constexpr (std::is_same_v<decltype(c.topology), const automatic> || std::is_same_v<decltype(c.topology), automatic>)
+    made.options = mixed(made.options, hash("on a device"));
+  typename device_transfer<Device>::tensor t;
+  t.in = reinterpret_cast<const std::byte*>(in.data());
+  t.out = reinterpret_cast<std::byte*>(out.data());
+  t.bytes = n * sizeof(T);
+  t.block_bytes = block * sizeof(T);
+  t.skips = false;
+  if constexpr (skips<decltype(c.op), T>) t.skips = tile_null_bits(static_cast<T>(identity_of<T>(c.op)), t.null);
+  made.transfer = std::make_shared<device_transfer<Device>>(device, t, stream, waits, failed);
+  return f(made, c.topology);
+}
+
+}  // namespace omni::detail

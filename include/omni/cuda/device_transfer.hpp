@@ -1,0 +1,174 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "../error.hpp"
+#include "device_input.hpp"
+#include "device_output.hpp"
+
+namespace omni::detail {
+
+/// All that a call on a device keeps for the next one.
+template <class Device>
+struct device_buffers {
+  explicit device_buffers(const Device& d) : device(d) {}
+  Device device;
+  device_handle<Device, typename Device::event> called;
+  input_buffers<Device> input;
+  output_buffers<Device> output;
+};
+
+/// Borrowed from a pool of the thread, returned when the call has ended.
+template <class Device>
+class borrowed_buffers {
+ public:
+  explicit borrowed_buffers(const Device& device) {
+    auto& all = spare();
+    const auto found = std::find_if(all.begin(), all.end(), [&](const auto& b) { return b->device == device; });
+    if (found == all.end()) {
+      mine_ = std::make_unique<device_buffers<Device>>(device);
+    } else {
+      mine_ = std::move(*found);
+      all.erase(found);
+    }
+  }
+  borrowed_buffers(const borrowed_buffers&) = delete;
+  borrowed_buffers(borrowed_buffers&&) = delete;
+  borrowed_buffers& operator=(const borrowed_buffers&) = delete;
+  borrowed_buffers& operator=(borrowed_buffers&&) = delete;
+  ~borrowed_buffers() {
+    auto& all = spare();
+    if (all.size() < keep) all.push_back(std::move(mine_));
+  }
+  device_buffers<Device>& operator*() const { return *mine_; }
+  device_buffers<Device>* operator->() const { return mine_.get(); }
+
+  /// Gives back what this thread keeps.
+  static void drop() { spare().clear(); }
+
+ private:
+  static constexpr std::size_t keep = 4;
+  static std::vector<std::unique_ptr<device_buffers<Device>>>& spare() {
+    thread_local std::vector<std::unique_ptr<device_buffers<Device>>> all;
+    return all;
+  }
+  std::unique_ptr<device_buffers<Device>> mine_;
+};
+
+/// What an allreduce does on the device: the tensor's way to the engine and the union's way back.
+///
+/// An error of the device is thrown from where the engine asks, not from where the call is made: the engine tells the other ranks.
+template <accelerator Device>
+class device_transfer {
+ public:
+  using stream = typename Device::stream;
+
+  struct tensor {
+    const std::byte* in = nullptr;
+    std::byte* out = nullptr;
+    std::size_t bytes = 0, block_bytes = 1;
+    null_bits null;
+    bool skips = true;  ///< null blocks are not sent
+  };
+
+  /// Work begins when what is in the caller's stream now is done. With `waits` the call ends when the output is written; else what
+  /// is put into the stream afterwards may read it. `failed`: what has gone wrong already.
+  device_transfer(const Device& device, const tensor& t, stream callers, bool waits, std::exception_ptr failed = nullptr)
+      : device_(device), tensor_(t), callers_(callers), waits_(waits), buffers_(device), failed_(std::move(failed)) {
+    try {
+      if (!failed_) begin();
+    } catch (...) {
+      failed_ = std::current_exception();
+    }
+  }
+  device_transfer(const device_transfer&) = delete;
+  device_transfer(device_transfer&&) = delete;
+  device_transfer& operator=(const device_transfer&) = delete;
+  device_transfer& operator=(device_transfer&&) = delete;
+  /// After an error the device may still be reading and writing what belongs to the next call.
+  ~device_transfer() {
+    if (!settled_) drain();
+  }
+
+  [[nodiscard]] bool available(std::size_t block) {
+    expect_begun();
+    if (!scans_) {
+      scans_ = true;
+      input_.begin(device_, buffers_->input, job(), buffers_->called.get());
+    }
+    return input_.available(block);
+  }
+  void await(std::size_t block) {
+    if (!available(block)) input_.await(block);
+  }
+  [[nodiscard]] const device_input<Device>& input() const { return input_; }
+  [[nodiscard]] std::byte* room(std::size_t block, std::size_t n) { return output_.room(block, n); }
+  /// What one rank alone has to do.
+  void copy_through() {
+    expect_begun();
+    if (tensor_.in != tensor_.out) output_.copy(tensor_.in);
+  }
+  /// The engine has written all results.
+  void settle() {
+    expect_begun();
+    const auto written = output_.finish();
+    const auto guard = device_.enter();
+    if (waits_) device_.synchronize(written);
+    else device_.wait(callers_, written);
+    settled_ = true;
+  }
+
+ private:
+  void begin() {
+    const auto guard = device_.enter();
+    auto& b = *buffers_;
+    b.called.make(device_);
+    device_.record(b.called.get(), callers_);
+    const tiles cut(tensor_.bytes, tensor_.block_bytes, reinterpret_cast<std::uintptr_t>(tensor_.out));
+    // A segment takes what lies together in a tile of the input.
+    output_.begin(device_, b.output, cut, tensor_.out, job().cut.tile_blocks, b.called.get());
+    if (tensor_.skips && tensor_.in != tensor_.out && tensor_.bytes != 0) output_.fill(tensor_.null);
+  }
+  [[nodiscard]] compact_job job() const {
+    compact_job j;
+    j.cut = tiles(tensor_.bytes, tensor_.block_bytes, reinterpret_cast<std::uintptr_t>(tensor_.in));
+    j.in = tensor_.in;
+    j.null = tensor_.null;
+    j.all = !tensor_.skips;
+    return j;
+  }
+  void expect_begun() const {
+    if (failed_) std::rethrow_exception(failed_);
+  }
+  void drain() noexcept {
+    try {
+      const auto guard = device_.enter();
+      auto& b = *buffers_;
+      for (const auto s : {b.input.scanning.get(), b.input.copying.get(), b.output.writing.get()}) device_.drain(s);
+    } catch (...) {  // NOLINT(bugprone-empty-catch): it is the end of a call that has failed already
+    }
+  }
+
+  Device device_;
+  tensor tensor_;
+  stream callers_;
+  bool waits_;
+  borrowed_buffers<Device> buffers_;
+  device_input<Device> input_;
+  device_output<Device> output_;
+  bool scans_ = false, settled_ = false;
+  std::exception_ptr failed_;
+};
+
+}  // namespace omni::detail

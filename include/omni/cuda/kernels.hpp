@@ -1,0 +1,122 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "compact.hpp"
+#include "device.hpp"
+#include "scatter.hpp"
+
+// The kernels: compact.hpp's and scatter.hpp's steps with CUDA's barriers, ballots and atomics between them. Needs nvcc.
+
+namespace omni::detail {
+
+/// Four thread blocks to a multiprocessor: 128 KiB of loads under way, twice what memory's latency takes, and 64 registers each,
+/// half of them for the data.
+inline constexpr unsigned tiles_at_once = 4;
+
+/// `Rounds`: blocks are larger than a tile.
+template <unsigned Width, bool Packs, bool Rounds>
+__global__ void __launch_bounds__(tiles::threads, tiles_at_once) compact_kernel(const __grid_constant__ compact_job job) {
+  __shared__ compact_shared s;
+  const std::uint32_t number = threadIdx.x, tile = blockIdx.x;
+  compact_thread<Width> t;
+  fetch<Width>(job, tile, 0, number, t);
+  if (number < job.cut.words) s.marks[number] = 0;
+  __syncthreads();
+  const auto look = [&](std::uint32_t first) {
+#pragma unroll
+    for (std::uint32_t k = 0; k < tiles::vectors_of_thread; ++k)
+      note(job.cut, first + number + k * tiles::threads, number % 32, __ballot_sync(~0U, t.differs >> k & 1U),
+           [](std::uint32_t word, std::uint32_t bit) { atomicOr(&s.marks[word], bit); });
+  };
+  look(0);
+  if constexpr (Rounds) {
+    for (std::uint32_t first = tiles::most_vectors; first < job.cut.vectors(); first += tiles::most_vectors) {
+      fetch<Width>(job, tile, first, number, t);
+      look(first);
+    }
+  }
+  __syncthreads();
+  count_marks(job, tile, number, s, [&](std::uint32_t n) { return atomicAdd(job.count, n); });
+  if constexpr (Packs) {
+    __syncthreads();
+    if (s.before[job.cut.words] == 0) return;
+    if constexpr (Rounds) {
+      for (std::uint32_t first = 0; first < job.cut.vectors(); first += tiles::most_vectors) {
+        fetch<Width>(job, tile, first, number, t);
+        put<Width>(job, first, number, s, t);
+      }
+    } else {
+      put<Width>(job, 0, number, s, t);
+    }
+  }
+}
+
+template <unsigned Width>
+__global__ void __launch_bounds__(tiles::threads, tiles_at_once) scatter_kernel(const __grid_constant__ scatter_job job) {
+  scatter<Width>(job, blockIdx.x, threadIdx.x);
+}
+
+template <unsigned Width>
+__global__ void __launch_bounds__(tiles::threads) fill_kernel(const __grid_constant__ fill_job job) {
+  fill<Width>(job.out, job.bytes, job.null, std::uint64_t{blockIdx.x} * tiles::threads + threadIdx.x,
+              std::uint64_t{gridDim.x} * tiles::threads);
+}
+
+/// Calls f with a width as a type.
+template <unsigned Width>
+struct width_of {
+  static constexpr unsigned value = Width;
+};
+template <class F>
+void with_width(unsigned width, const F& f) {
+  if (width == 16) f(width_of<16>());
+  else if (width == 8) f(width_of<8>());
+  else if (width == 4) f(width_of<4>());
+  else if (width == 2) f(width_of<2>());
+  else f(width_of<1>());
+}
+
+/// Starts a kernel of one argument; its own error, not one that is left from before.
+template <class Job>
+cudaError_t launch_kernel(void (*kernel)(const Job), unsigned blocks, const Job& job, cudaStream_t stream) {
+  void* arguments[] = {const_cast<Job*>(&job)};  // NOLINT(*-avoid-c-arrays, *-const-cast): as CUDA wants it
+  return cudaLaunchKernel(reinterpret_cast<const void*>(kernel), dim3(blocks), dim3(tiles::threads), arguments, 0, stream);
+}
+
+[[nodiscard]] inline cudaError_t launch(const compact_job& job, cudaStream_t stream) {
+  if (job.tile_count == 0) return cudaSuccess;
+  auto code = cudaSuccess;
+  with_width(job.cut.width, [&](auto width) {
+    constexpr unsigned w = decltype(width)::value;
+    const bool packs = job.packed != nullptr, rounds = job.cut.in_rounds();
+    const auto kernel = packs    ? rounds ? compact_kernel<w, true, true> : compact_kernel<w, true, false>
+                           : rounds ? compact_kernel<w, false, true>
+                                 : compact_kernel<w, false, false>;
+    code = launch_kernel(kernel, job.tile_count, job, stream);
+  });
+  return code;
+}
+[[nodiscard]] inline cudaError_t launch(const scatter_job& job, cudaStream_t stream) {
+  const auto blocks = (job.slots + job.cut.tile_blocks - 1) / job.cut.tile_blocks * job.pieces();
+  if (blocks == 0) return cudaSuccess;
+  auto code = cudaSuccess;
+  with_width(job.cut.width, [&](auto width) { code = launch_kernel(scatter_kernel<decltype(width)::value>, blocks, job, stream); });
+  return code;
+}
+[[nodiscard]] inline cudaError_t launch(const fill_job& job, cudaStream_t stream) {
+  if (job.bytes == 0) return cudaSuccess;
+  const auto vectors = (job.bytes + job.width - 1) / job.width;
+  const auto blocks = static_cast<unsigned>(std::min<std::uint64_t>((vectors + tiles::threads - 1) / tiles::threads, 4096));
+  auto code = cudaSuccess;
+  with_width(job.width, [&](auto width) { code = launch_kernel(fill_kernel<decltype(width)::value>, blocks, job, stream); });
+  return code;
+}
+
+}  // namespace omni::detail

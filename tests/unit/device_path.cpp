@@ -1,0 +1,251 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <omni/cuda/device_call.hpp>
+#include <omni/omni.hpp>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "../support/late_device.hpp"
+#include "../support/leaks.hpp"
+#include "../support/ranks.hpp"
+
+// Calls on tensors of a device, with a device in software that does everything as late and as mixed up as it may. What they give
+// is held against the oracle, whose bits are those of the host's path.
+
+namespace {
+
+using omni::transport::threads;
+using testing::cell;
+using testing::late_device;
+using testing::late_machine;
+
+/// omni::allreduce on a device, as cuda/allreduce.hpp has it.
+template <class T, class... More>
+omni::report reduce(threads& comm, late_machine& machine, bool waits, std::span<const T> in, std::span<T> out,
+                    const More&... more) {
+  return omni::detail::with_device_call<T>(
+      late_device{&machine}, late_device::stream{}, waits, nullptr, in, out,
+      [&](const auto& call, const auto& topology) { return omni::detail::run(comm, call, topology); }, more...);
+}
+template <class T, class... More>
+omni::request start(threads& comm, late_machine& machine, std::span<T> x, const More&... more) {
+  return omni::detail::with_device_call<T>(
+      late_device{&machine}, late_device::stream{}, true, nullptr, std::span<const T>(x), x,
+      [&](const auto& call, const auto& topology) { return omni::detail::start(comm, call, topology); }, more...);
+}
+
+template <class Values, class T, class Op, class... Policies>
+void check_path(const cell& c, const Op& op, const Policies&... policies) {
+  const auto inputs = patterns::tensors<Values>(c.shape, c.seed, c.ranks, c.n, oracle::null_of<Op, T>());
+  const auto wanted = oracle::fold_in_rank_order(inputs, oracle::twin<Op>{});
+  std::vector<std::string> wrong(inputs.size());
+  threads::run(c.ranks, [&](threads& comm) {
+    const auto r = static_cast<std::size_t>(comm.rank());
+    late_machine machine(c.seed * 31 + r);
+    auto in = inputs[r];
+    auto out = c.in_place ? std::vector<T>() : inputs[(r + 1) % inputs.size()];
+    auto& result = c.in_place ? in : out;
+    reduce<T>(comm, machine, true, in, result, op, policies...);
+    wrong[r] = testing::difference(result, wanted);
+    if (!c.in_place && !oracle::equal(in, inputs[r])) wrong[r] += " (the input was changed)";
+    omni::detail::borrowed_buffers<late_device>::drop();
+  });
+  const auto where = testing::describe(c);
+  CAPTURE(where);
+  for (const auto& w : wrong) CHECK(w == "");
+}
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("device path: the bits of the host's path", T, float, double, omni::half, omni::bfloat16, std::int32_t,
+                   std::int64_t) {
+  std::uint64_t seed = 1;
+  for (const auto shape : patterns::all)
+    for (const int ranks : {1, 2, 3}) {
+      const cell c{ranks, 7001 + 64 * seed, shape, seed++, seed % 2 == 0};
+      check_path<patterns::wild, T>(c, omni::sum{}, omni::fixed_blocks{32});
+      check_path<patterns::wild, T>(c, omni::min{}, omni::colocated{}, omni::fixed_blocks{100});
+      check_path<patterns::wild, T>(c, omni::max{}, omni::replicated{});
+    }
+}
+TEST_CASE("device path: sizes around blocks, tiles and chunks") {
+  std::uint64_t seed = 7;
+  for (const std::size_t block : {1U, 31U, 256U, 5000U, 100000U})
+    for (const std::size_t n :
+         {std::size_t{0}, std::size_t{1}, block - 1, block, block + 1, 8192 - 1 + block, std::size_t{8192 * 3}})
+      for (const bool in_place : {true, false})
+        check_path<patterns::exact, int>({3, n, patterns::shape::uniform, ++seed, in_place}, omni::sum{},
+                                         omni::fixed_blocks{block});
+}
+TEST_CASE("device path: several chunks and segments") {
+  for (const auto shape : {patterns::shape::uniform, patterns::shape::none_null, patterns::shape::hot_end})
+    for (const bool in_place : {true, false})
+      check_path<patterns::exact, float>({2, (std::size_t{9} << 20U) / 4 + 77, shape, 3, in_place}, omni::sum{},
+                                         omni::fixed_blocks{64});
+}
+TEST_CASE("device path: operations that skip nothing, or have another identity") {
+  check_path<patterns::exact, std::int64_t>({3, 10000, patterns::shape::uniform, 1, true}, omni::prod{});
+  check_path<patterns::wild, std::uint16_t>({3, 10000, patterns::shape::uniform, 1, false}, omni::band{}, omni::fixed_blocks{33});
+  threads::run(3, [](threads& comm) {
+    late_machine machine;
+    std::vector<int> x(5000, comm.rank() + 1);
+    reduce<int>(comm, machine, true, x, x, [](int a, int b) { return a * 3 - b; });
+    CHECK(x[4999] == (1 * 3 - 2) * 3 - 3);
+    omni::detail::borrowed_buffers<late_device>::drop();
+  });
+}
+TEST_CASE("device path: a rank whose tensor is on the host") {
+  const auto inputs = patterns::tensors<patterns::wild>(patterns::shape::clustered, 5, 3, 20000, 0.0F);
+  const auto wanted = oracle::fold_in_rank_order(inputs, oracle::twin<omni::sum>{});
+  threads::run(3, [&](threads& comm) {
+    late_machine machine;
+    auto x = inputs[static_cast<std::size_t>(comm.rank())];
+    if (comm.rank() == 1) omni::allreduce(comm, x, omni::colocated{});
+    else reduce<float>(comm, machine, true, x, x, omni::colocated{});
+    CHECK(testing::difference(x, wanted) == "");
+    omni::detail::borrowed_buffers<late_device>::drop();
+  });
+}
+TEST_CASE("device path: what is not null crosses, and nothing is allocated from the second call on") {
+  threads::run(2, [](threads& comm) {
+    late_machine machine;
+    std::vector<float> x(std::size_t{1} << 20U, 0.0F);
+    const auto call = [&] {
+      std::fill(x.begin(), x.end(), 0.0F);
+      for (std::size_t b = 0; b < 40; ++b) x[b * 25600 + static_cast<std::size_t>(comm.rank())] = 1;
+      machine.copied = 0;
+      return reduce<float>(comm, machine, true, x, x);
+    };
+    const auto r = call();
+    CHECK(r.blocks_total == 4096);
+    CHECK(r.blocks_sent == 40);
+    CHECK(r.union_blocks == 40);
+    const auto least = std::size_t{2} * 40 * 1024;
+    CHECK(machine.copied >= least);
+    CHECK(machine.copied < least + 4096);  // marks, bases and numbers
+    const auto before = machine.allocations;
+    for (int i = 0; i < 3; ++i) call();
+    CHECK(machine.allocations == before);
+    omni::detail::borrowed_buffers<late_device>::drop();
+  });
+}
+TEST_CASE("device path: calls that do not wait for their output, one upon the other") {
+  threads::run(3, [](threads& comm) {
+    late_machine machine(static_cast<std::uint64_t>(comm.rank()) + 5);
+    std::vector<int> x(400000, 0);
+    int wanted = 1;
+    for (std::size_t i = 0; i < x.size(); i += 999) x[i] = 1;
+    for (int step = 0; step < 4; ++step) {
+      reduce<int>(comm, machine, false, x, x);
+      wanted *= 3;
+    }
+    const auto end = machine.make_event();
+    machine.record(end, 0);  // in the caller's stream, where the output may be read
+    machine.synchronize(end);
+    CHECK(x[999] == wanted);
+    CHECK(x[999 * 400] == wanted);
+    CHECK(x[1000] == 0);
+    omni::detail::borrowed_buffers<late_device>::drop();
+  });
+}
+TEST_CASE("device path: the input is read after what is in the caller's stream") {
+  threads::run(2, [](threads& comm) {
+    late_machine machine;
+    std::vector<int> x(10000, 0);
+    for (int i = 0; i < 3; ++i) machine.push(0, [] {});
+    machine.push(0, [&] { x[77] = 1; });
+    reduce<int>(comm, machine, true, x, x);
+    CHECK(x[77] == 2);
+    omni::detail::borrowed_buffers<late_device>::drop();
+  });
+}
+TEST_CASE("device path: requests, several under way") {
+  threads::run(3, [](threads& comm) {
+    late_machine machine;
+    std::vector<std::vector<int>> all(4, std::vector<int>(50000, 0));
+    std::vector<omni::request> requests;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      all[i][i * 1000] = 1;
+      requests.push_back(start(comm, machine, std::span(all[i])));
+    }
+    for (std::size_t i = all.size(); i-- != 0;) requests[i].wait();
+    for (std::size_t i = 0; i < all.size(); ++i) CHECK(all[i][i * 1000] == 3);
+    requests.clear();
+    omni::detail::borrowed_buffers<late_device>::drop();
+  });
+}
+TEST_CASE("device path: ranks that call differently") {
+  threads::run(3, [](threads& comm) {
+    late_machine machine;
+    std::vector<float> x(comm.rank() == 1 ? 5000 : 6000, 1.0F);
+    CHECK_THROWS_AS(reduce<float>(comm, machine, true, x, x), omni::mismatch);
+    std::vector<float> y(100, 1.0F);
+    reduce<float>(comm, machine, true, y, y);
+    CHECK(y[99] == 3);
+    omni::detail::borrowed_buffers<late_device>::drop();
+  });
+}
+TEST_CASE("device path: whatever fails on the device of one rank, no other waits") {
+  int failures = 0;
+  const testing::leaks_are_meant meant;
+  for (const int ranks : {2, 3})
+    for (const bool late : {false, true})
+      for (long at = ranks - 2; at < 32; at += 2) {
+        std::vector<std::string> errors(static_cast<std::size_t>(ranks));
+        threads::run(ranks, [&](threads& comm) {
+          late_machine machine(static_cast<std::uint64_t>(at));
+          if (comm.rank() == 1) {
+            machine.fails_at = at;
+            machine.fails_late = late;
+          }
+          const testing::leaks_are_meant here;
+          std::vector<int> x((std::size_t{5} << 18U) + 5, 0);
+          for (std::size_t i = static_cast<std::size_t>(comm.rank()); i < x.size(); i += 3000) x[i] = 1;
+          try {
+            reduce<int>(comm, machine, true, x, x);
+          } catch (const omni::cuda_error& e) {
+            errors[static_cast<std::size_t>(comm.rank())] = e.name();
+          } catch (const omni::error& e) {
+            errors[static_cast<std::size_t>(comm.rank())] = e.what();
+          }
+          omni::detail::borrowed_buffers<late_device>::drop();
+        });
+        if (errors[1].empty()) continue;  // it does not do so much
+        ++failures;
+        CHECK(errors[1].substr(0, 9) == "cudaError");
+      }
+  CHECK(failures > 40);
+}
+TEST_CASE("device path: a device that has failed before the call") {
+  const testing::leaks_are_meant meant;
+  threads::run(3, [](threads& comm) {
+    const testing::leaks_are_meant here;
+    late_machine machine;
+    std::vector<int> x(5000, 1);
+    std::exception_ptr failed;
+    if (comm.rank() == 2) failed = std::make_exception_ptr(omni::cuda_error("a kernel", "cudaErrorLaunchFailure", 719, "before"));
+    const auto call = [&] {
+      omni::detail::with_device_call<int>(
+          late_device{&machine}, late_device::stream{}, true, failed, std::span<const int>(x), std::span(x),
+          [&](const auto& c, const auto& topology) { return omni::detail::run(comm, c, topology); });
+    };
+    if (comm.rank() == 2) CHECK_THROWS_AS(call(), omni::cuda_error);
+    else CHECK_THROWS_AS(call(), omni::protocol);
+    omni::detail::borrowed_buffers<late_device>::drop();
+  });
+}
+TEST_CASE("device path: what it does not take") {
+  threads::run(1, [](threads& comm) {
+    late_machine machine;
+    std::vector<float> x(10), y(20);
+    CHECK_THROWS_AS(reduce<float>(comm, machine, true, x, y), omni::usage);
+    CHECK_THROWS_AS(reduce<float>(comm, machine, true, x, x, omni::fixed_blocks{0}), omni::usage);
+    omni::detail::borrowed_buffers<late_device>::drop();
+  });
+}
