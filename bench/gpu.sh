@@ -56,14 +56,14 @@ failed=0
 # ---- what to compile for
 
 if [ $dry = 1 ]; then
-  code=(-gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90)
+  code=(-gencode "arch=compute_80,code=sm_80" -gencode "arch=compute_90,code=sm_90")
 elif [ -n "$arch" ]; then
   code=(-arch="$arch")
 else
   code=(-arch=native)
 fi
 [ -n "$arch" ] && code=(-arch="$arch")
-flags=(-std=c++20 -O2 "${code[@]}" -Iinclude -Werror=all-warnings -Xcompiler=-Wall,-Wextra,-Wconversion,-Wshadow,-Werror,-pthread)
+flags=(-std=c++20 -O2 "${code[@]}" -Iinclude -Werror=all-warnings "-Xcompiler=-Wall,-Wextra,-Wconversion,-Wshadow,-Werror,-pthread")
 libraries=()
 # With an mpi.h in the compiler's path the headers use it: then its library is needed, too.
 if echo '#include <mpi.h>' | g++ -E -x c++ - > /dev/null 2>&1; then libraries+=(-lmpi); fi
