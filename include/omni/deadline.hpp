@@ -55,7 +55,7 @@ class patience {
   bool spent() {
     const auto now = clock::now();
     // Who computes between two tries, or is stopped, has not waited.
-    waited_ += std::min<std::chrono::nanoseconds>(now - last_, limit_ / 8);
+    if (last_ != clock::time_point()) waited_ += std::min<std::chrono::nanoseconds>(now - last_, limit_ / 8);
     last_ = now;
     return waited_ >= limit_ - grace();
   }
@@ -71,7 +71,7 @@ class patience {
   using clock = std::chrono::steady_clock;
   std::chrono::nanoseconds limit_;
   std::chrono::nanoseconds waited_{};
-  clock::time_point last_ = clock::now(), looked_ = last_;
+  clock::time_point last_, looked_;  // the clock is not asked before there is something to wait for: small calls would feel it
 };
 
 /// What a rank waits for: of which ranks, as far as it can tell, and for which packet.
