@@ -218,7 +218,8 @@ TEST_CASE("signatures: the first field that differs is named, with both values")
   CHECK(field([](signature& s) { s.operation = omni::detail::short_name<40>("max"); }).field() == "operation");
   CHECK(field([](signature& s) { s.operation_state = 1; }).field() == "operation's values (a hash)");
   CHECK(field([](signature& s) { s.partition = 1; }).field() == "partition (a hash)");
-  CHECK(field([](signature& s) { s.blocking = 1; }).field() == "kind of call");
+  CHECK(field([](signature& s) { s.waiting = 1; }).field() == "kind of call");
+  CHECK(field([](signature& s) { s.waiting = 2; }).field() == "deadline");
   CHECK(field([](signature& s) { s.topology = omni::detail::short_name<16>("ring"); }).field() == "topology");
   CHECK(field([](signature& s) { s.largest_block = 1; }).field() == "block size");
   CHECK(field([](signature& s) { s.blocks = 1; }).field() == "number of blocks");

@@ -17,8 +17,9 @@ class aligned_bytes {
 
   [[nodiscard]] bool empty() const { return bytes_ == 0; }
   [[nodiscard]] std::size_t size() const { return bytes_; }
-  [[nodiscard]] std::span<std::byte> span() { return {lines_.empty() ? nullptr : lines_.front().data(), bytes_}; }
-  [[nodiscard]] std::span<const std::byte> span() const { return {lines_.empty() ? nullptr : lines_.front().data(), bytes_}; }
+  // Of all lines: a pointer into the first one ends there for the compiler.
+  [[nodiscard]] std::span<std::byte> span() { return {reinterpret_cast<std::byte*>(lines_.data()), bytes_}; }
+  [[nodiscard]] std::span<const std::byte> span() const { return {reinterpret_cast<const std::byte*>(lines_.data()), bytes_}; }
 
  private:
   static constexpr std::size_t line = 64;
