@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "../call.hpp"
+#include "../deadline.hpp"
 #include "../error.hpp"
 #include "../pack/packet.hpp"
 #include "../pack/workspace.hpp"
