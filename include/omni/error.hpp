@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <stdexcept>
 #include <string>
@@ -77,7 +78,7 @@ class timeout : public error {
 
  private:
   static std::string text(double seconds) {
-    const auto hundredths = static_cast<long long>(seconds * 100 + 0.5);
+    const auto hundredths = std::llround(seconds * 100);
     const auto part = std::to_string(hundredths % 100);
     return std::to_string(hundredths / 100) + (part.size() == 1 ? ".0" : ".") + part;
   }

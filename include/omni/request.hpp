@@ -176,9 +176,9 @@ void settle_queue(Transport& transport, std::chrono::nanoseconds limit = environ
       }
       std::this_thread::yield();
       if (!left.limited() || !left.spent()) continue;
-      const timeout late(transport.rank(), left.seconds(), opening_stage, "", {});
-      transport.mark_broken(late.what());
-      throw late;
+      const auto late = [&] { return timeout(transport.rank(), left.seconds(), opening_stage, "", {}); };
+      transport.mark_broken(late().what());
+      throw late();
     }
   }
 }
