@@ -167,6 +167,7 @@ template <class K, class T, class Transport, class Op>
 sparse_tensor<K, T> reduce_pairs(Transport& transport, const sparse_view<K, T>& view, const Op& op, const pair_plan& plan) {
   expect_environment();
   expect_usable(view);
+  expect_limit(plan.limit);
   const stopwatch watch;
   const distinct_pairs<K, T> mine(view.keys, view.values, view.width, op);
   const auto keys = mine.keys();

@@ -12,6 +12,7 @@
 #include <sstream>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "environment.hpp"
 #include "report.hpp"
@@ -71,18 +72,20 @@ class timeline {
   timeline() : file_(environment("OMNI_TIMELINE")), process_(::getpid()) {}
   ~timeline() { write(); }
 
-  // The file ends with "\n]" at all times; what is new goes before that. Trouble with the file is no trouble of the program.
+  // The file ends with "\n]" at all times; what is new goes before that. Trouble with the file is no trouble of the program: what
+  // cannot be written is lost, and not kept.
   void write() {
-    if (events_.empty()) return;
+    const auto events = std::exchange(events_, {});
+    if (events.empty()) return;
     const int file = ::open(file_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);  // NOLINT(cppcoreguidelines-pro-type-vararg)
     if (file < 0) return;
     if (::flock(file, LOCK_EX) == 0) {
       const auto size = ::lseek(file, 0, SEEK_END);
-      const std::string text = (size < 4 ? "[\n" + events_.substr(2) : events_) + "\n]";
-      if (::pwrite(file, text.data(), text.size(), size < 4 ? 0 : size - 2) == static_cast<::ssize_t>(text.size())) events_.clear();
+      const bool is_new = size < 4;
+      const std::string text = (is_new ? "[\n" + events.substr(2) : events) + "\n]";
+      static_cast<void>(::pwrite(file, text.data(), text.size(), is_new ? 0 : size - 2) < 0);
     }
     ::close(file);
-    events_.clear();
   }
 
   std::string file_;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <functional>
 #include <span>
@@ -30,6 +31,9 @@ void expect_usable(std::span<const T> in, std::span<T> out) {
   if (o != in.data() && before(o, in.data() + in.size()) && before(in.data(), o + out.size()))
     throw usage("omni: input and output overlap in part; they must be the same memory or disjoint");
 }
+inline void expect_limit(std::chrono::nanoseconds limit) {
+  if (limit.count() < 0) throw usage("omni: a deadline of " + std::to_string(limit.count()) + " ns is over before the call");
+}
 template <class Partitioner>
 void expect_blocks(const Partitioner& partition) {
   if constexpr (requires { partition.uniform(); }) {
@@ -41,6 +45,7 @@ void expect_usable(const Call& call) {
   expect_environment();
   using T = typename Call::value_type;
   expect_usable<T>(call.in, call.out);
+  expect_limit(call.limit);
   constexpr std::size_t largest_bytes = std::size_t{1} << 30U;
   expect_blocks(call.partition);
   if (call.largest_block() > largest_bytes / sizeof(T))

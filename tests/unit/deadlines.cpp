@@ -177,6 +177,18 @@ TEST_CASE("a rank that leaves a ring in the middle, by an exception, does not ke
   CHECK(said[2] == "an operation that throws");
 }
 
+TEST_CASE("a deadline that is over before the call is refused") {
+  threads::run(2, [](threads& comm) {
+    std::vector<int> x(10, 1);
+    CHECK_THROWS_AS(omni::allreduce(comm, x, omni::deadline{-1s}), omni::usage);
+    const std::vector<std::uint32_t> keys{1};
+    const std::vector<float> values{1};
+    CHECK_THROWS_AS(static_cast<void>(omni::allreduce(comm, omni::sparse_view{keys, values}, omni::deadline{-1s})), omni::usage);
+    omni::allreduce(comm, x, omni::deadline{0s});  // none
+    CHECK(x == std::vector<int>(10, 2));
+  });
+}
+
 TEST_CASE("a deadline on some ranks only is a mismatch") {
   std::vector<std::string> said(3);
   threads::run(3, [&](threads& comm) {
