@@ -16,6 +16,7 @@
 
 #include "agreement.hpp"
 #include "call.hpp"
+#include "call_rules.hpp"
 #include "error.hpp"
 #include "report.hpp"
 #include "reporting.hpp"
@@ -28,45 +29,6 @@
 
 namespace omni::detail {
 
-/// Whether the ranks of a transport agree on every call before it starts.
-template <class Transport>
-constexpr bool agrees_first() {
-  if constexpr (requires { Transport::agrees_first; }) return Transport::agrees_first;
-  else return false;
-}
-
-/// Whether the transport may go to MPI's own allreduce with a call.
-template <class Topology, class Call, class Transport>
-constexpr bool may_hand_over() {
-  return std::is_same_v<Topology, automatic> && !Call::is_group &&
-         reduces_itself<Transport, typename Call::value_type, typename Call::operation_type>();
-}
-/// Memory that all ranks of a transport share, or nullptr. Precondition: the transport is open.
-template <class Transport>
-window* window_of(const Transport& transport) {
-  if constexpr (requires { transport.shared_window(); }) return transport.shared_window();
-  else return nullptr;
-}
-/// How long a call may wait: as its caller says, else the same on all ranks. 0: for ever. Precondition: the transport is open.
-template <class Call, class Transport>
-std::chrono::nanoseconds limit_of(const Call& call, const Transport& transport) {
-  if (call.is_stage) return {};  // of a call that counts the time itself
-  if (call.limit.count() != 0) return call.limit;
-  if constexpr (requires { transport.agreed_limit(); }) return transport.agreed_limit();
-  else return environment_limit();
-}
-/// Whether a call goes to MPI's own allreduce without a word to the other ranks. Precondition: the transport is open.
-template <class Topology, class Call, class Transport>
-bool bypasses(const Topology& topology, const Call& call, const Transport& transport) {
-  if constexpr (may_hand_over<Topology, Call, Transport>()) {
-    const auto* const w = window_of(transport);
-    return topology.is_small(call.bytes(), surroundings::of(transport)) && !call.is_stage &&
-           limit_of(call, transport).count() == 0 && (w == nullptr || w->ranks() > automatic::most_sharing_ranks) &&
-           !transport.checks_calls();
-  } else {
-    return false;
-  }
-}
 /// One allreduce from start to end: the state machine that blocking calls, requests and plans all drive. The ranks agree, where the
 /// transport makes that cheap; then the topology's engine does the work. The six stops of the data (partition, detect, pack,
 /// exchange, fold, deliver) are in topology/streams.hpp, in this order.
