@@ -23,8 +23,7 @@
 #include "request.hpp"
 #include "shared_agreement.hpp"
 #include "topology/automatic.hpp"
-#include "topology/slots.hpp"
-#include "topology/streams.hpp"
+#include "topology/comparison.hpp"
 #include "transport/window.hpp"
 
 namespace omni::detail {
@@ -37,11 +36,9 @@ class collective final : public operation_base {
   using transport_type = std::remove_reference_t<Transport>;
   using mailbox_type = decltype(std::declval<transport_type&>().open());
   using engine = typename Topology::template engine<Call, transport_type>;
-  // Where packets may be lost the engine finds out itself whether the ranks agree.
-  using comparison = owner_engine<Call, transport_type>;
   static_assert(std::is_constructible_v<engine, const Topology&, const Call&, transport_type&, mailbox_type>,
                 "omni: the topology's engine cannot be made from (topology, call, transport, mailbox); see omni::topology");
-  static constexpr bool agrees = agrees_first<transport_type>();
+  static constexpr bool agrees = agrees_first<transport_type>();  // else the engine finds out whether the ranks have called alike
   static constexpr bool queues = requires(transport_type & t) { t.queue(); };
   static constexpr bool shares = requires(transport_type & t) { t.shared_window(); };
   static constexpr bool hands_over = may_hand_over<Topology, Call, transport_type>();
@@ -104,8 +101,10 @@ class collective final : public operation_base {
       case stage::agreeing:
         return agreed();
       case stage::comparing:
-        if (comparison_->progress()) return true;
-        if (comparison_->done()) throw protocol(transport_.rank(), "the ranks' calls differ, but not their packets");
+        if constexpr (agrees) {
+          if (comparison_->progress()) return true;
+          if (comparison_->done()) throw protocol(transport_.rank(), "the ranks' calls differ, but not their packets");
+        }
         return false;
       case stage::running:
         const bool moved = engine_->progress();
@@ -131,7 +130,8 @@ class collective final : public operation_base {
         if constexpr (agrees) agreement_->wait(*mailbox_);
         return;
       case stage::comparing:
-        return comparison_->wait();
+        if constexpr (agrees) comparison_->wait();
+        return;
       case stage::running:
         return engine_->wait();
     }
@@ -151,7 +151,9 @@ class collective final : public operation_base {
     throw timeout(transport_.rank(), total_.elapsed(), stage_name(), std::move(what.packet), std::move(what.peers));
   }
   [[nodiscard]] awaited awaits() const {
-    if (stage_ == stage::comparing) return comparison_->awaits();
+    if constexpr (agrees) {
+      if (stage_ == stage::comparing) return comparison_->awaits();
+    }
     if (stage_ != stage::running) return {};
     if constexpr (requires { engine_->awaits(); }) return engine_->awaits();
     else return {};
@@ -272,9 +274,10 @@ class collective final : public operation_base {
   // The calls differ: packets will tell who differs, and in what.
   void compare() {
     stage_ = stage::comparing;
-    comparison_.emplace(ownership::nobody, "", stream_options{call_.packet_bytes, call_.window}, call_, transport_,
-                        std::move(*mailbox_));
-    comparison_->start();
+    if constexpr (agrees) {
+      comparison_.emplace(call_.sign(), transport_, std::move(*mailbox_));
+      comparison_->start();
+    }
     pass_turn();
   }
   // MPI wants the collectives of a communicator in the same order on all ranks: the next operation may begin once this one has
@@ -322,7 +325,7 @@ class collective final : public operation_base {
   // Buffers go back, or are given up, before anybody else can take them.
   void release() noexcept {
     engine_.reset();
-    comparison_.reset();
+    if constexpr (agrees) comparison_.reset();
     mailbox_.reset();
   }
   void fail(const std::exception_ptr& error) noexcept override {
@@ -381,7 +384,7 @@ class collective final : public operation_base {
   std::optional<mailbox_type> mailbox_;
   std::optional<agreement> agreement_;
   std::conditional_t<shares, std::optional<shared_agreement<Topology, Call>>, nothing> records_;
-  std::optional<comparison> comparison_;
+  std::conditional_t<agrees, std::optional<comparison_engine<transport_type>>, nothing> comparison_;
   std::optional<engine> engine_;
   stopwatch total_;
   stopwatch since_ = total_;

@@ -9,10 +9,10 @@
 #include <string_view>
 #include <type_traits>
 #include <utility>
-#include <variant>
 
 #include "../calibration.hpp"
 #include "../environment.hpp"
+#include "chosen_engine.hpp"
 #include "hierarchical.hpp"
 #include "ring.hpp"
 #include "slots.hpp"
@@ -201,7 +201,7 @@ surroundings around(const Call& call, const Transport& transport) {
 /// The handle of the transport's own allreduce under way, where it has one.
 template <bool Native, class Call, class Transport>
 struct native_request {
-  using type = std::monostate;
+  using type = nothing;
 };
 template <class Call, class Transport>
 struct native_request<true, Call, Transport> {
@@ -214,8 +214,7 @@ template <class Call, class Transport>
 class automatic_choice {
   using streams_engine = stream_engine<Call, Transport>;
   using ring_engine = detail::ring_engine<Call, Transport>;
-  using levels_engine = std::conditional_t<may_be_hierarchical<Call, Transport>(),
-                                           hierarchical_engine<Call, Transport, automatic, automatic>, nothing>;
+  using levels_engine = hierarchical_engine<Call, Transport, automatic, automatic>;
   using mailbox_type = decltype(std::declval<Transport&>().open());
   static constexpr bool native = reduces_itself<Transport, typename Call::value_type, typename Call::operation_type>();
 
@@ -238,68 +237,37 @@ class automatic_choice {
                                                  transport, std::move(mailbox));
     }
   }
+  // Where no engine was made MPI's own allreduce does the work.
   void start() {
-    if (visit([](auto& e) { e.start(); })) return;
+    if (engine_) return engine_->start();
     if constexpr (native) request_ = transport_->iallreduce(call_.in, call_.out, call_.op);
   }
   bool progress() {
-    bool moved = false;
-    if (visit([&](auto& e) { moved = e.progress(); })) return moved;
+    if (engine_) return engine_->progress();
     if constexpr (native) reduced_ = reduced_ || transport_->test(request_);
     return reduced_;
   }
   void wait() {
-    if (visit([](auto& e) { e.wait(); })) return;
+    if (engine_) return engine_->wait();
     if constexpr (native) transport_->wait(request_);
   }
-  [[nodiscard]] bool done() const {
-    bool all = false;
-    return visit([&](const auto& e) { all = e.done(); }) ? all : reduced_;
-  }
-  [[nodiscard]] awaited awaits() const {
-    awaited found{{}, "MPI_Iallreduce"};
-    static_cast<void>(visit([&](const auto& e) { found = e.awaits(); }));
-    return found;
-  }
+  [[nodiscard]] bool done() const { return engine_ ? engine_->done() : reduced_; }
+  [[nodiscard]] awaited awaits() const { return engine_ ? engine_->awaits() : awaited{{}, "MPI_Iallreduce"}; }
   void give_up() noexcept {
-    static_cast<void>(visit([](auto& e) {
-      if constexpr (requires { e.give_up(); }) e.give_up();
-    }));
+    if (engine_) engine_->give_up();
   }
   void finish(report& r) const {
-    if (visit([&](const auto& e) { e.finish(r); })) return;
+    if (engine_) return engine_->finish(r);
     r.topology = "mpi";
     r.blocks_total = r.blocks_sent = r.union_blocks = call_.blocks();
   }
 
  private:
-  // Calls f on the engine; false if MPI's own allreduce does the work.
-  template <class Self, class F>
-  static bool visit_in(Self& self, const F& f) {
-    return std::visit(
-        [&](auto& e) {
-          if constexpr (
-              requires { e.progress(); } || requires { e.done(); }) {
-            f(e);
-            return true;
-          } else {
-            return false;
-          }
-        },
-        self);
-  }
-  template <class F>
-  [[nodiscard]] bool visit(const F& f) {
-    return visit_in(engine_, f);
-  }
-  template <class F>
-  [[nodiscard]] bool visit(const F& f) const {
-    return visit_in(engine_, f);
-  }
-
   Call call_;
   Transport* transport_;
-  std::variant<std::monostate, streams_engine, ring_engine, levels_engine> engine_;
+  std::conditional_t<may_be_hierarchical<Call, Transport>(), chosen_engine<streams_engine, ring_engine, levels_engine>,
+                     chosen_engine<streams_engine, ring_engine>>
+      engine_;
   typename native_request<native, Call, Transport>::type request_{};
   bool reduced_ = false;
 };

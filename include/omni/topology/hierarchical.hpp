@@ -12,7 +12,6 @@
 #include <string_view>
 #include <type_traits>
 #include <utility>
-#include <variant>
 
 #include "../call.hpp"
 #include "../error.hpp"
@@ -20,6 +19,7 @@
 #include "../report.hpp"
 #include "../reporting.hpp"
 #include "../request.hpp"
+#include "chosen_engine.hpp"
 #include "colocated.hpp"
 #include "delivery.hpp"
 #include "replicated.hpp"
@@ -230,40 +230,16 @@ class levels_or_colocated {
     if (transport.has_levels(t.group, call.blocking)) engine_.template emplace<two>(t, call, transport, std::move(mailbox));
     else engine_.template emplace<one>(ownership::shared, colocated::name, stream_options{}, call, transport, std::move(mailbox));
   }
-  void start() {
-    visit([](auto& e) { e.start(); });
-  }
-  bool progress() {
-    return visit([](auto& e) { return e.progress(); });
-  }
-  void wait() {
-    visit([](auto& e) { e.wait(); });
-  }
-  [[nodiscard]] bool done() const {
-    return visit([](const auto& e) { return e.done(); });
-  }
-  [[nodiscard]] awaited awaits() const {
-    return visit([](const auto& e) { return e.awaits(); });
-  }
-  void give_up() noexcept {
-    visit([](auto& e) { e.give_up(); });
-  }
-  void finish(report& r) const {
-    visit([&](const auto& e) { e.finish(r); });
-  }
+  void start() { engine_->start(); }
+  bool progress() { return engine_->progress(); }
+  void wait() { engine_->wait(); }
+  [[nodiscard]] bool done() const { return engine_->done(); }
+  [[nodiscard]] awaited awaits() const { return engine_->awaits(); }
+  void give_up() noexcept { engine_->give_up(); }
+  void finish(report& r) const { engine_->finish(r); }
 
  private:
-  template <class F>
-  decltype(auto) visit(const F& f) {
-    if (auto* const e = std::get_if<two>(&engine_)) return f(*e);
-    return f(std::get<one>(engine_));
-  }
-  template <class F>
-  decltype(auto) visit(const F& f) const {
-    if (const auto* const e = std::get_if<two>(&engine_)) return f(*e);
-    return f(std::get<one>(engine_));
-  }
-  std::variant<std::monostate, two, one> engine_;
+  chosen_engine<two, one> engine_;
 };
 
 }  // namespace detail

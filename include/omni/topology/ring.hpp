@@ -12,8 +12,11 @@
 #include <utility>
 #include <vector>
 
+#include "../call.hpp"
+#include "../fold.hpp"
+#include "../pack/workspace.hpp"
 #include "colocated.hpp"
-#include "streams.hpp"
+#include "comparison.hpp"
 
 namespace omni {
 
@@ -56,7 +59,7 @@ class ring_engine {
   template <class Mailbox>
   ring_engine(const ring& options, const Call& call, Transport& transport, Mailbox mailbox)
       : call_(call),
-        greeting_(ownership::nobody, ring::name, {options.packet_bytes, options.window}, call, transport, std::move(mailbox)),
+        greeting_(call.sign(ring::name, options.packet_bytes, options.window), transport, std::move(mailbox)),
         rank_(static_cast<std::size_t>(transport.rank())),
         ranks_(static_cast<std::size_t>(transport.size())),
         window_(options.window > 0 ? static_cast<std::uint64_t>(options.window) : 4),
@@ -208,7 +211,7 @@ class ring_engine {
   }
 
   Call call_;
-  stream_engine<Call, Transport> greeting_;
+  comparison_engine<Transport> greeting_;
   std::size_t rank_, ranks_;
   std::uint64_t window_;
   std::size_t segment_;  // elements

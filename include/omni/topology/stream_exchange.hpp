@@ -30,7 +30,6 @@ enum class ownership {
   shared,      ///< every rank a share: results are streamed back
   replicated,  ///< every rank all of them: contributions go to everybody, and no results
   servers,     ///< ranks beside those that call: contributions go to them, results come from them
-  nobody,      ///< there are no blocks: one packet to everybody, to find out whether the ranks agree
 };
 
 /// The streams of a rank, kept from call to call.
@@ -84,7 +83,7 @@ class stream_exchange {
       : rank_(transport.rank()),
         ranks_(transport.size()),
         servers_(who == ownership::servers ? servers_of(transport) : 0),
-        replicated_(who != ownership::shared && who != ownership::servers),
+        replicated_(who == ownership::replicated),
         messages_(std::move(mailbox)) {}
   ~stream_exchange() = default;
 

@@ -60,12 +60,11 @@ class stream_engine : public stream_exchange<stream_state, Transport> {
       : base(who, transport, std::move(mailbox)),
         call_(call),
         identity_(null_element<Op, T>(call.op)),
-        blocks_(who != ownership::nobody ? call.blocks() : 0),
+        blocks_(call.blocks()),
         map_(blocks_, base::owners(), stripe_blocks(sizeof(T), call.largest_block())),
         rows_(map_.rows()) {
-    const bool any = who != ownership::nobody;
-    base::size_packets(options, transport.preferred_packet_bytes(), call.largest_block() * sizeof(T), any && call.shares);
-    mine_ = any ? call.sign(name, limits_.packet_bytes, limits_.window) : call.sign(name, options.packet_bytes, options.window);
+    base::size_packets(options, transport.preferred_packet_bytes(), call.largest_block() * sizeof(T), call.shares);
+    mine_ = call.sign(name, limits_.packet_bytes, limits_.window);
     report_.topology = name;
   }
   stream_engine(const stream_engine&) = delete;
