@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <mutex>
 #include <omni/cluster.hpp>
 #include <omni/transport/lossy.hpp>
 #include <omni/transport/threads.hpp>
@@ -14,6 +15,7 @@ namespace testing {
 /// What allreduce_over() of ranks.hpp runs on. `network` is set by the test, before.
 struct losing : omni::transport::lossy<omni::transport::threads> {
   static inline omni::transport::loss network;
+  static inline omni::transport::loss_counts happened;  ///< to the packets of all ranks that have ended
   using omni::transport::lossy<omni::transport::threads>::lossy;
 
   template <class F>
@@ -21,6 +23,9 @@ struct losing : omni::transport::lossy<omni::transport::threads> {
     omni::transport::threads::run(ranks, [&](omni::transport::threads& inner) {
       losing comm(inner, network);
       f(comm);
+      static std::mutex one_at_a_time;
+      const std::lock_guard lock(one_at_a_time);
+      happened += comm.counts();
     });
   }
 };

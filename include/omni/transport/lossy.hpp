@@ -30,6 +30,23 @@ struct loss {
   std::size_t datagram_bytes = 0;  ///< the largest, 0: as the inner transport likes it
 };
 
+/// What has happened to the datagrams that a rank has sent. One may have been doubled, and each copy cut, changed and delayed.
+struct loss_counts {
+  std::uint64_t sent = 0;
+  std::uint64_t dropped = 0, duplicated = 0, delayed = 0, truncated = 0, corrupted = 0;
+
+  [[nodiscard]] std::uint64_t in_all() const { return dropped + duplicated + delayed + truncated + corrupted; }
+  loss_counts& operator+=(const loss_counts& more) {
+    sent += more.sent;
+    dropped += more.dropped;
+    duplicated += more.duplicated;
+    delayed += more.delayed;
+    truncated += more.truncated;
+    corrupted += more.corrupted;
+    return *this;
+  }
+};
+
 }  // namespace omni::transport
 
 namespace omni::detail {
@@ -52,10 +69,12 @@ class lossy_socket {
 
   void send(int peer, std::span<const std::byte> bytes) {
     send_delayed();
-    if (happens(loss_.drop)) return;
-    const int copies = happens(loss_.duplicate) ? 2 : 1;
+    ++counts_.sent;
+    if (happens(loss_.drop, counts_.dropped)) return;
+    const int copies = happens(loss_.duplicate, counts_.duplicated) ? 2 : 1;
     for (int i = 0; i < copies; ++i) {
-      const bool cut = happens(loss_.truncate), changed = happens(loss_.corrupt), late = happens(loss_.delay);
+      const bool cut = happens(loss_.truncate, counts_.truncated), changed = happens(loss_.corrupt, counts_.corrupted);
+      const bool late = happens(loss_.delay, counts_.delayed);
       if (!cut && !changed && !late) {
         socket_.send(peer, bytes);
         continue;
@@ -72,6 +91,7 @@ class lossy_socket {
     if (!delayed_.empty()) seconds = std::min(seconds, 50e-6);
     return socket_.receive(seconds);
   }
+  [[nodiscard]] const transport::loss_counts& counts() const { return counts_; }
 
  private:
   struct letter {
@@ -80,7 +100,11 @@ class lossy_socket {
     clock::time_point due;
   };
 
-  bool happens(double share) { return share > 0 && std::uniform_real_distribution<double>(0, 1)(random_) < share; }
+  bool happens(double share, std::uint64_t& count) {
+    const bool yes = share > 0 && std::uniform_real_distribution<double>(0, 1)(random_) < share;
+    count += yes ? 1 : 0;
+    return yes;
+  }
   std::size_t draw(std::size_t n) { return static_cast<std::size_t>(random_() % n); }
   void send_delayed() {
     if (delayed_.empty()) return;
@@ -92,6 +116,7 @@ class lossy_socket {
 
   Socket socket_;
   transport::loss loss_;
+  transport::loss_counts counts_;
   std::mt19937_64 random_;
   std::vector<letter> delayed_;
 };
@@ -139,6 +164,8 @@ class lossy : public detail::post_office<detail::lossy_socket<typename detail::c
  public:
   explicit lossy(Inner& inner, const loss& l = {}) requires message_transport<Inner> : office(l, inner, l.datagram_bytes) {}
   explicit lossy(Inner& inner, const loss& l = {}) : office(l, inner) {}
+  /// Of this rank.
+  [[nodiscard]] const loss_counts& counts() { return this->socket().counts(); }
 };
 
 }  // namespace omni::transport
