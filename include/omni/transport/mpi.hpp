@@ -19,6 +19,7 @@
 
 #include "../concepts.hpp"
 #include "mpi_context.hpp"
+#include "mpi_contexts.hpp"
 #include "mpi_native.hpp"
 #include "window_mailbox.hpp"
 
@@ -33,7 +34,7 @@ class mpi {
   static constexpr bool agrees_first = true;
 
   /// Collective over `comm` at the first use of it, though it never blocks.
-  explicit mpi(MPI_Comm comm) : context_(&detail::mpi_context::of(comm)) { context_->expect_usable(); }
+  explicit mpi(MPI_Comm comm) : context_(&detail::mpi_contexts::of(comm)) { context_->expect_usable(); }
 
   [[nodiscard]] int rank() const { return context_->rank(); }
   [[nodiscard]] int size() const { return context_->size(); }

@@ -8,7 +8,7 @@
 #include <type_traits>
 
 #include "../operation.hpp"
-#include "mpi_context.hpp"
+#include "mpi_contexts.hpp"
 
 namespace omni::detail {
 
@@ -55,7 +55,7 @@ MPI_Op mpi_operation() {
   else if constexpr (std::is_same_v<Op, min> && number && std::is_integral_v<T> && std::is_signed_v<T>) return MPI_MIN;
   else if constexpr (std::is_same_v<Op, max> && number && std::is_integral_v<T> && std::is_signed_v<T>) return MPI_MAX;
   else {
-    static const MPI_Op made = mpi_context::make_operation(
+    static const MPI_Op made = mpi_contexts::make_operation(
         +[](void* lower, void* higher, int* n, MPI_Datatype* /*type*/) {
           const auto* const a = static_cast<const T*>(lower);
           auto* const b = static_cast<T*>(higher);
