@@ -131,4 +131,34 @@ inline std::string spoil(drawn_call& c, fault f, generator& g) {
   return "";
 }
 
+/// What a mismatch has to say that the call has in that place; nothing where omni chooses.
+inline std::string spelled(const drawn_call& c, fault f) {
+  const auto name = [](const auto& names, auto e) { return std::string(names[static_cast<std::size_t>(e)]); };
+  const auto chosen = [](std::uint64_t n) { return n == 0 ? std::string() : std::to_string(n); };
+  switch (f) {
+    case fault::count:
+      return std::to_string(c.n);
+    case fault::type:
+      return name(std::array{"int32", "float", "uint64"}, c.elements);
+    case fault::operation:
+      if (c.op == operation::sum) return "sum";
+      return c.elements == type::float32 ? "min" : "max";
+    case fault::topology:
+      return name(std::array{"automatic", "colocated", "replicated", "ring", "hierarchical"}, c.topology);
+    case fault::block:
+      return std::to_string(c.block);
+    case fault::packet:
+      return chosen(c.packet_bytes < 100 + c.block * sizeof(std::uint64_t) ? 0 : c.packet_bytes);  // a packet holds a block
+    case fault::window:
+      return chosen(static_cast<std::uint64_t>(c.window));
+    case fault::kind:
+      return c.blocking ? "allreduce" : "iallreduce";
+    case fault::deadline:
+      return c.deadline ? "one" : "none";
+    case fault::none:
+      break;
+  }
+  return {};
+}
+
 }  // namespace stress
