@@ -113,6 +113,7 @@ class ring_engine {
   [[nodiscard]] bool done() const { return greeted() && taken_ == total_ && left_ == total_; }
   void finish(report& r) const {
     greeting_.finish(r);
+    r.topology = ring::name;
     r.blocks_total = r.blocks_sent = r.union_blocks = call_.blocks();
     r.bytes_sent += report_.bytes_sent;
     r.bytes_received += report_.bytes_received;

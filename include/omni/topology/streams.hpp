@@ -16,6 +16,7 @@
 #include "../pack/copy.hpp"
 #include "../partition/stripes.hpp"
 #include "../report.hpp"
+#include "block_scanner.hpp"
 #include "in_stream.hpp"
 #include "out_stream.hpp"
 #include "stream_exchange.hpp"
@@ -34,10 +35,7 @@ template <class Call, class Transport>
 class stream_engine : public stream_exchange<stream_state, Transport> {
   using base = stream_exchange<stream_state, Transport>;
   using T = typename Call::value_type;
-  using Op = typename Call::operation_type;
-  static constexpr bool equal_blocks = requires(const Call& c) { c.partition.uniform(); };  // but for the last
-  static constexpr bool comes_later = requires(const Call& c) { c.await(0); };  // input that is not in memory from the start
-  static constexpr bool looks_ahead = skips<Op, T> && equal_blocks && requires { Call::detector_type::ahead_bytes; };
+  using scanner = block_scanner<Call>;
   using base::limits_;
   using base::messages_;
   using base::mine_;
@@ -59,9 +57,8 @@ class stream_engine : public stream_exchange<stream_state, Transport> {
                 mailbox_type mailbox)
       : base(who, transport, std::move(mailbox)),
         call_(call),
-        identity_(null_element<Op, T>(call.op)),
-        blocks_(call.blocks()),
-        map_(blocks_, base::owners(), stripe_blocks(sizeof(T), call.largest_block())),
+        scan_(call_),
+        map_(scan_.blocks(), base::owners(), stripe_blocks(sizeof(T), call.largest_block())),
         rows_(map_.rows()) {
     base::size_packets(options, transport.preferred_packet_bytes(), call.largest_block() * sizeof(T), call.shares);
     mine_ = call.sign(name, limits_.packet_bytes, limits_.window);
@@ -103,9 +100,9 @@ class stream_engine : public stream_exchange<stream_state, Transport> {
   void wait() {
     if (!started_) return std::this_thread::yield();
     watch_.lap();
-    if constexpr (comes_later) {
-      if (!stopping() && pending_ == 0 && scanned_ != blocks_) {
-        call_.await(scanned_);
+    if constexpr (scanner::comes_later) {
+      if (!stopping() && !scan_.has_found() && !scan_.finished()) {
+        scan_.await();
         report_.detect_seconds += watch_.lap();
         return;
       }
@@ -120,14 +117,13 @@ class stream_engine : public stream_exchange<stream_state, Transport> {
   }
   void finish(report& r) const {
     r = report_;
-    r.blocks_total = blocks_;
+    r.blocks_total = scan_.blocks();
     if (!started_) return;
     r.extra_bytes = s_->bytes();
     base::count_bytes(r);
   }
 
  private:
-  static constexpr std::size_t run_bytes = std::size_t{32} << 10U;  // fits the first cache, so that packing finds it there
   // Runs to scan before the others have their turn: asking MPI costs microseconds, the memory that ranks share next to nothing.
   static constexpr int runs_per_burst = 16, runs_per_burst_shared = 8;
 
@@ -141,8 +137,8 @@ class stream_engine : public stream_exchange<stream_state, Transport> {
   /// Rows of an owner of which the blocks have been scanned and packed. To the row: an owner that folded only whole rounds would
   /// wait for a rank that waits for it in the middle of one.
   [[nodiscard]] std::uint64_t scanned_rows(std::size_t owner) const {
-    if (pending_ == 0 && scanned_ == blocks_) return rows_;
-    const auto block = pending_ != 0 ? run_first_ + static_cast<std::size_t>(std::countr_zero(pending_)) : scanned_;
+    if (scan_.finished()) return rows_;
+    const auto block = scan_.next();
     if (replicated_) return block;
     to_round_of(block);
     return map_.rows_before(round_, block - round_first_, owner);
@@ -167,87 +163,29 @@ class stream_engine : public stream_exchange<stream_state, Transport> {
     bool moved = false;
     const int runs = shares_ ? runs_per_burst_shared : runs_per_burst;
     for (int run = 0; run < runs; ++run) {
-      if (pending_ == 0) {
-        if (scanned_ == blocks_) break;
-        if constexpr (comes_later) {
-          if (!call_.available(scanned_)) break;
-        }
-        detect();
+      if (!scan_.has_found()) {
+        if (scan_.finished() || !scan_.available()) break;
+        report_.blocks_sent += scan_.scan_run(s_->ahead);
         moved = true;
       }
-      for (; pending_ != 0; moved = true) {
-        const auto n = pack(run_first_ + static_cast<std::size_t>(std::countr_zero(pending_)));
+      for (; scan_.has_found(); moved = true) {
+        const auto n = pack(scan_.next());
         if (n == 0) {
           stalled_ = true;
           return moved;
         }
-        for (std::size_t i = 0; i < n; ++i) pending_ &= pending_ - 1;
+        scan_.packed(n);
       }
     }
     stalled_ = false;
     return moved;
-  }
-  void detect() {
-    std::size_t n = 1;
-    auto run = range(scanned_);
-    if constexpr (looks_ahead) {
-      n = look_ahead();
-    } else if constexpr (equal_blocks) {
-      const auto block = call_.largest_block();
-      n = std::clamp<std::size_t>(run_bytes / (block * sizeof(T)), 1, 64);
-      n = call_.together(scanned_, std::min(n, blocks_ - scanned_));
-      run = blocks(scanned_, n);
-      pending_ = marked(run, block);
-    } else {
-      pending_ = marked(run, run.size);
-    }
-    run_first_ = scanned_;
-    scanned_ += n;
-    report_.blocks_sent += static_cast<std::size_t>(std::popcount(pending_));
-    if constexpr (skips<Op, T>) {
-      if (!call_.in_place()) clear(n);
-    }
-  }
-  [[nodiscard]] std::uint64_t marked(block_range run, std::size_t block) const {
-    if (run.size == 0) return 0;
-    if constexpr (comes_later) {
-      return call_.marks(scanned_, (run.size + block - 1) / block);
-    } else if constexpr (skips<Op, T>) {
-      return call_.detector.mark(std::span<const T>(call_.input(scanned_), run.size), block, identity_);
-    } else {
-      const auto n = run.size / block + (run.size % block != 0 ? 1 : 0);
-      return n == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << n) - 1;
-    }
-  }
-  // Takes up to 64 blocks' marks from those that the detector has found in advance. How many.
-  std::size_t look_ahead() {
-    auto& marks = s_->ahead;
-    if (scanned_ == ahead_end_) {
-      const auto block = call_.largest_block();
-      const auto most = std::max<std::size_t>(Call::detector_type::ahead_bytes / (block * sizeof(T)), 64);
-      const auto n = call_.together(scanned_, std::min(most, blocks_ - scanned_));
-      marks.resize(std::max(marks.size(), (n + 63) / 64));
-      ahead_first_ = scanned_;
-      ahead_end_ = scanned_ + n;
-      const std::span<const T> all(call_.input(scanned_), blocks(scanned_, n).size);
-      call_.detector.mark_ahead(all, block, identity_, std::span(marks).first((n + 63) / 64));
-    }
-    pending_ = marks[(scanned_ - ahead_first_) / 64];
-    return std::min<std::size_t>(64, ahead_end_ - scanned_);
-  }
-  // What no rank contributes to is the identity.
-  void clear(std::size_t n) {
-    for (std::size_t i = 0; i < n; ++i) {
-      if ((pending_ >> i & 1U) != 0) continue;
-      fill_elements(call_.output(run_first_ + i), range(run_first_ + i).size, identity_);
-    }
   }
   // Packs a block and, where they go to the same place, those that follow it. How many: 0 if there is no packet for them.
   std::size_t pack(std::size_t block) {
     const auto b = range(block);
     const auto bytes = b.size * sizeof(T);
     const auto [owner, row] = place_of(block);
-    auto n = map_.together(row, consecutive(block, b.size));
+    auto n = map_.together(row, scan_.consecutive(b.size));
     const bool mine = base::returns_results() && owner == static_cast<std::size_t>(rank_);
     if (!mine) {
       auto* const at = s_->contributions[replicated_ ? 0 : peer_index(owner)].add(messages_, row, bytes, n);
@@ -258,15 +196,6 @@ class stream_engine : public stream_exchange<stream_state, Transport> {
       for (auto r = row; r != row + n; ++r) s_->own[static_cast<std::size_t>(r / 64)] |= bit(r);
     }
     return n;
-  }
-  // Of the blocks from the first pending one on, those that are to be packed and of equal size.
-  [[nodiscard]] std::size_t consecutive(std::size_t block, std::size_t size) const {
-    if constexpr (equal_blocks) {
-      const auto n = static_cast<std::size_t>(std::countr_one(pending_ >> std::countr_zero(pending_)));
-      return n > 1 && range(block + n - 1).size != size ? n - 1 : n;
-    } else {
-      return 1;
-    }
   }
   static std::uint64_t bit(std::uint64_t row) { return std::uint64_t{1} << (row % 64); }
   [[nodiscard]] std::size_t peer_index(std::size_t owner) const {
@@ -318,13 +247,6 @@ class stream_engine : public stream_exchange<stream_state, Transport> {
     for (auto& i : s.arriving) i.post(messages_);
     return true;
   }
-  /// The elements of n consecutive blocks.
-  [[nodiscard]] block_range blocks(std::size_t block, std::size_t n) const {
-    const auto first = range(block);
-    if (n == 1) return first;
-    const auto last = range(block + n - 1);
-    return {first.first, last.first + last.size - first.first};
-  }
   /// The block in a row of this rank's share.
   [[nodiscard]] std::size_t block_of(std::uint64_t row) const {
     return map_.block(row, replicated_ ? 0 : static_cast<std::size_t>(rank_));
@@ -340,11 +262,11 @@ class stream_engine : public stream_exchange<stream_state, Transport> {
     while (done != n) {
       const auto block = block_of(row + done);
       auto more = call_.together(block, map_.together(row + done, n - done));
-      auto b = blocks(block, more);
+      auto b = range_of(call_, block, more);
       T* to = nullptr;
       if (!replicated_) {
         const auto first = range(block).size;
-        if (!equal_blocks || b.size != first * more) more = 1;  // the last block is shorter
+        if (!scanner::equal_blocks || b.size != first * more) more = 1;  // the last block is shorter
         auto* const room = s_->results.add(messages_, row + done, first * sizeof(T), more);
         if (room == nullptr) break;
         to = reinterpret_cast<T*>(room);
@@ -388,7 +310,7 @@ class stream_engine : public stream_exchange<stream_state, Transport> {
       for (auto& o : s.contributions) o.close(messages_, packet_abort);
       return;
     }
-    if (pending_ == 0 && scanned_ == blocks_) {
+    if (scan_.finished()) {
       for (auto& o : s.contributions) o.close(messages_);
     } else {
       for (std::size_t i = 0; i < s.contributions.size(); ++i) {
@@ -414,7 +336,7 @@ class stream_engine : public stream_exchange<stream_state, Transport> {
       auto n = map_.together(row, stream.run(map_.stripe()));
       if (!map_.exists(first + n - 1)) throw protocol(stream.peer(), "a row past the end");
       n = call_.together(first, n);
-      const auto bytes = blocks(first, n).size * sizeof(T);
+      const auto bytes = range_of(call_, first, n).size * sizeof(T);
       copy_bytes(call_.output(first, n), stream.elements(bytes), bytes);
       report_.union_blocks += n;
       stream.pop(bytes, n);
@@ -422,15 +344,10 @@ class stream_engine : public stream_exchange<stream_state, Transport> {
   }
 
   Call call_;
-  decltype(null_element<Op, T>(std::declval<const Op&>())) identity_;
-  std::size_t blocks_;
+  scanner scan_;
   stripes map_;
   std::uint64_t rows_;
 
-  std::size_t scanned_ = 0;                          // blocks below have been looked at
-  std::size_t run_first_ = 0;                        // of the run last looked at
-  std::size_t ahead_first_ = 0, ahead_end_ = 0;      // of what the detector has looked at in advance
-  std::uint64_t pending_ = 0;                        // its blocks that are not packed yet
   bool stalled_ = false;                             // there is something to pack, and no packet to put it in
   mutable std::size_t round_ = 0, round_first_ = 0;  // the round of blocks last asked for, and its first block
   std::uint64_t folded_ = 0;                         // rows below have been folded
