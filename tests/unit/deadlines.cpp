@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "../support/leaks.hpp"
 #include "../support/losing.hpp"
 #include "../support/ranks.hpp"
 
@@ -38,6 +39,7 @@ std::vector<std::string> without_one(int ranks, int missing, const F& f) {
   std::vector<std::string> wrong(static_cast<std::size_t>(ranks));
   std::latch over(ranks);
   Ranks::run(ranks, [&](Ranks& comm) {
+    const testing::leaks_are_meant meant;
     auto& w = wrong[static_cast<std::size_t>(comm.rank())];
     if (comm.rank() != missing) {
       try {
@@ -164,6 +166,7 @@ TEST_CASE("a program that computes for longer than the deadline between start an
 TEST_CASE("a rank that leaves a ring in the middle, by an exception, does not keep the others") {
   std::vector<std::string> said(3);
   threads::run(3, [&](threads& comm) {
+    const testing::leaks_are_meant meant;
     std::vector<int> x(50000, 1);
     int left = comm.rank() == 2 ? 1000 : 1 << 30;
     try {
@@ -207,6 +210,7 @@ TEST_CASE("a worker that does not call: the others are told, and the servers go 
   std::vector<std::string> said(3);
   std::latch over(2);
   threads::run(4, [&](threads& comm) {
+    const testing::leaks_are_meant meant;
     omni::cluster cluster{comm, omni::dedicated{.servers = 1}};
     if (cluster.is_server()) {
       cluster.serve_only(omni::reduction<float>{});
