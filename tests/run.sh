@@ -20,8 +20,8 @@ and ends with one ctest over all of it:
   clang     unit tests, and the MPI tests on 2 ranks, with clang++
   lint      clang-format over all sources, clang-tidy over a few that include all headers
 
-  --quick      all tests once and unoptimised, no sanitizers: the unit tests and MPICH's with clang++, which compiles them in half
-               the time, the rest with g++; clang-format
+  --quick      all tests once, unoptimised and without sanitizers, with fewer rank counts and random draws: the unit tests and
+               MPICH's with clang++, which compiles them in half the time, the rest with g++; clang-format
   --mpi WHICH  openmpi (default), or mpich for the default part too; Boost.MPI is left out then
   OMNI_JOBS=n  that many compilers at a time (default: one for each core)
 
@@ -122,7 +122,7 @@ second_mpi() { [ "$mpi" != mpich ] && have mpicxx.mpich && have mpiexec.mpich; }
 mapfile -t sources < <(find include tests bench examples -name '*.hpp' -o -name '*.cpp' -o -name '*.cu' | sort)
 if [ $quick = 1 ]; then
   if have clang++; then
-    build clang clang "" -DOMNI_UNIT_TESTS_ONLY=ON -DCMAKE_CXX_FLAGS_DEBUG="-O0 -g0"
+    build clang clang "" -DOMNI_UNIT_TESTS_ONLY=ON -DCMAKE_CXX_FLAGS_DEBUG="-O0 -g0" -DCMAKE_CXX_FLAGS=-DOMNI_TEST_FEW
     second_mpi && build mpich mpich "" -DCMAKE_CXX_COMPILER=clang++ -DCMAKE_CXX_FLAGS_DEBUG="-O0 -g0" -DOMNI_TEST_RANKS=3
   fi
   have clang-format && add_test lint.format 120 clang-format --dry-run -Werror "${sources[@]}"

@@ -32,10 +32,18 @@ done
 
 mkdir -p "$build/findings"
 rc=0
-for target in packets server slots; do
-  echo "== $target: compile"
-  if ! "$compiler" -std=c++20 -O1 -g1 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined -DOMNI_FUZZ=$target -I"$here/../../include" \
-    "$here/fuzz.cpp" -o "$build/fuzz-$target" -pthread; then
+targets=(packets server slots)
+echo "== compile"
+compiling=()
+for target in "${targets[@]}"; do
+  rm -f "$build/fuzz-$target"
+  "$compiler" -std=c++20 -O1 -g1 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined -DOMNI_FUZZ="$target" -I"$here/../../include" \
+    "$here/fuzz.cpp" -o "$build/fuzz-$target" -pthread &
+  compiling+=($!)
+done
+wait "${compiling[@]}"
+for target in "${targets[@]}"; do
+  if [ ! -x "$build/fuzz-$target" ]; then
     echo "== $target: did NOT compile"
     rc=1
     continue

@@ -4,11 +4,12 @@
 
 namespace testing {
 
-/// So many of `n` random draws as the build has time for: sanitizers slow a program down by an order of magnitude.
+/// So many of `n` random draws as the build has time for: sanitizers slow a program down by an order of magnitude, and
+/// OMNI_TEST_FEW asks for a quick look.
 constexpr int draws(int n) {
 #if defined(__SANITIZE_THREAD__)
   return n / 8 + 1;
-#elif defined(__SANITIZE_ADDRESS__)
+#elif defined(__SANITIZE_ADDRESS__) || defined(OMNI_TEST_FEW)
   return n / 3 + 1;
 #else
   return n;
