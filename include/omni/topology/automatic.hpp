@@ -16,47 +16,7 @@
 #include "hierarchical.hpp"
 #include "ring.hpp"
 #include "slots.hpp"
-
-namespace omni::detail {
-
-/// What OMNI_TOPOLOGY makes of automatic, the same on all ranks. Precondition: the transport is open.
-template <class Transport>
-preset preset_of(const Transport& transport) {
-  if constexpr (requires { transport.agreed_topology(); }) return transport.agreed_topology();
-  else return environment_topology();
-}
-
-/// What a choice of topology goes by, beside size and density.
-struct surroundings {
-  int ranks = 1;
-  bool one_host = true;
-  int ranks_of_a_host = 1;  ///< of the host that has most, if there are several
-  calibration measured{};
-  bool shares = false;                ///< memory for packets
-  bool levels = false;                ///< can be told apart and used
-  preset forced = preset::automatic;  ///< by OMNI_TOPOLOGY
-  bool commutes = false;              ///< the operation, for the ring
-  bool native = false;                ///< the transport has an allreduce of its own for the type and operation
-
-  /// Precondition: the transport is open.
-  template <class Transport>
-  static surroundings of(const Transport& transport) {
-    surroundings s;
-    s.ranks = transport.size();
-    if constexpr (requires { transport.one_host(); }) s.one_host = transport.one_host();
-    if constexpr (requires { transport.ranks_of_a_host(); }) s.ranks_of_a_host = transport.ranks_of_a_host();
-    if constexpr (requires { transport.measured(); }) s.measured = transport.measured();
-    if constexpr (requires { transport.shared_window(); }) s.shares = transport.shared_window() != nullptr;
-    if constexpr (requires { transport.has_levels(0, true); }) s.levels = transport.has_levels(0, true);
-    s.forced = preset_of(transport);
-    return s;
-  }
-};
-
-/// What automatic chooses between.
-enum class way { native, levels, ring, streams };
-
-}  // namespace omni::detail
+#include "surroundings.hpp"
 
 namespace omni {
 
@@ -239,25 +199,25 @@ class automatic_choice {
   }
   // Where no engine was made MPI's own allreduce does the work.
   void start() {
-    if (engine_) return engine_->start();
+    if (engine_.is_made()) return engine_.start();
     if constexpr (native) request_ = transport_->iallreduce(call_.in, call_.out, call_.op);
   }
   bool progress() {
-    if (engine_) return engine_->progress();
+    if (engine_.is_made()) return engine_.progress();
     if constexpr (native) reduced_ = reduced_ || transport_->test(request_);
     return reduced_;
   }
   void wait() {
-    if (engine_) return engine_->wait();
+    if (engine_.is_made()) return engine_.wait();
     if constexpr (native) transport_->wait(request_);
   }
-  [[nodiscard]] bool done() const { return engine_ ? engine_->done() : reduced_; }
-  [[nodiscard]] awaited awaits() const { return engine_ ? engine_->awaits() : awaited{{}, "MPI_Iallreduce"}; }
+  [[nodiscard]] bool done() const { return engine_.is_made() ? engine_.done() : reduced_; }
+  [[nodiscard]] awaited awaits() const { return engine_.is_made() ? engine_.awaits() : awaited{{}, "MPI_Iallreduce"}; }
   void give_up() noexcept {
-    if (engine_) engine_->give_up();
+    if (engine_.is_made()) engine_.give_up();
   }
   void finish(report& r) const {
-    if (engine_) return engine_->finish(r);
+    if (engine_.is_made()) return engine_.finish(r);
     r.topology = "mpi";
     r.blocks_total = r.blocks_sent = r.union_blocks = call_.blocks();
   }

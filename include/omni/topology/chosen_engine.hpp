@@ -14,7 +14,8 @@
 
 namespace omni::detail {
 
-/// One of several topologies' engines, chosen at run time, in memory that is here: a plan makes one at every start.
+/// One of several topologies' engines, chosen at run time, in memory that is here: a plan makes one at every start. An engine
+/// itself, once one was made.
 template <class... Engines>
 class chosen_engine {
   struct driven {
@@ -63,9 +64,15 @@ class chosen_engine {
   void emplace(Args&&... args) {
     engine_ = ::new (static_cast<void*>(room_.data())) held<Engine>(std::forward<Args>(args)...);
   }
-  explicit operator bool() const { return engine_ != nullptr; }
-  driven* operator->() { return engine_; }
-  const driven* operator->() const { return engine_; }
+  [[nodiscard]] bool is_made() const { return engine_ != nullptr; }
+
+  void start() { engine_->start(); }
+  bool progress() { return engine_->progress(); }
+  void wait() { engine_->wait(); }
+  [[nodiscard]] bool done() const { return engine_->done(); }
+  [[nodiscard]] awaited awaits() const { return engine_->awaits(); }
+  void give_up() noexcept { engine_->give_up(); }
+  void finish(report& r) const { engine_->finish(r); }
 
  private:
   alignas(held<Engines>...) std::array<std::byte, std::max({sizeof(held<Engines>)...})> room_;

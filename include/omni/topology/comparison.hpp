@@ -48,10 +48,14 @@ class comparison_engine : public stream_exchange<comparison_state, Transport> {
 
   void start() { base::open_streams(0, 0); }
   bool progress() {
+    watch_.lap();  // what the caller does in between is no exchange
     for (auto& o : s_->contributions) o.close(messages_, base::stopping() ? packet_abort : 0U);
     return took(messages_.poll());
   }
-  void wait() { took(messages_.wait()); }
+  void wait() {
+    watch_.lap();
+    took(messages_.wait());
+  }
   [[nodiscard]] bool done() const { return started_ && base::ended(true); }
   void finish(report& r) const {
     r = report_;

@@ -220,26 +220,17 @@ constexpr bool may_be_hierarchical() {
 
 /// Two levels where there are, else one.
 template <class Call, class Transport, class Inner, class Outer>
-class levels_or_colocated {
+class levels_or_colocated
+    : public chosen_engine<hierarchical_engine<Call, Transport, Inner, Outer>, stream_engine<Call, Transport>> {
   using two = hierarchical_engine<Call, Transport, Inner, Outer>;
   using one = stream_engine<Call, Transport>;
 
  public:
   template <class Mailbox>
   levels_or_colocated(const hierarchical<Inner, Outer>& t, const Call& call, Transport& transport, Mailbox mailbox) {
-    if (transport.has_levels(t.group, call.blocking)) engine_.template emplace<two>(t, call, transport, std::move(mailbox));
-    else engine_.template emplace<one>(ownership::shared, colocated::name, stream_options{}, call, transport, std::move(mailbox));
+    if (transport.has_levels(t.group, call.blocking)) this->template emplace<two>(t, call, transport, std::move(mailbox));
+    else this->template emplace<one>(ownership::shared, colocated::name, stream_options{}, call, transport, std::move(mailbox));
   }
-  void start() { engine_->start(); }
-  bool progress() { return engine_->progress(); }
-  void wait() { engine_->wait(); }
-  [[nodiscard]] bool done() const { return engine_->done(); }
-  [[nodiscard]] awaited awaits() const { return engine_->awaits(); }
-  void give_up() noexcept { engine_->give_up(); }
-  void finish(report& r) const { engine_->finish(r); }
-
- private:
-  chosen_engine<two, one> engine_;
 };
 
 }  // namespace detail
