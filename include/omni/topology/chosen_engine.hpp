@@ -50,7 +50,7 @@ class chosen_engine {
   };
 
  public:
-  chosen_engine() = default;
+  chosen_engine() = default;  // NOLINT(cppcoreguidelines-pro-type-member-init): the memory is for emplace()
   chosen_engine(const chosen_engine&) = delete;
   chosen_engine(chosen_engine&&) = delete;
   chosen_engine& operator=(const chosen_engine&) = delete;
