@@ -132,7 +132,7 @@ nlohmann::json measure(const world& w, const options& o, const std::vector<MPI_C
   const auto count = static_cast<int>(n);
   std::vector<T> input(n);
   // Short calls are timed several at once, each on data of its own: a reduced tensor has the density of the union.
-  const int calls = bytes <= 4096 ? 32 : bytes <= (64U << 10U) ? 16 : 1;
+  const int calls = bytes <= 4096 ? 128 : bytes <= (64U << 10U) ? 16 : 1;
   const int repeats = bytes <= (1U << 20U) ? std::max(o.repeats, 31) : o.repeats;
   // All sides work on the same memory, or the one that comes up more often would find its own in cache.
   std::vector<std::vector<T>> x(static_cast<std::size_t>(calls), std::vector<T>(n));

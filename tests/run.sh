@@ -20,8 +20,8 @@ and ends with one ctest over all of it:
   clang     unit tests, and the MPI tests on 2 ranks, with clang++
   lint      clang-format over all sources, clang-tidy over a few that include all headers
 
-  --quick      all tests once, unoptimised and without sanitizers, with fewer rank counts and random draws: the unit tests and
-               MPICH's with clang++, which compiles them in half the time, the rest with g++; clang-format
+  --quick      all tests once, unoptimised and without sanitizers, with fewer rank counts and random draws: with clang++, which
+               compiles them in half the time, but for CUDA's and MPICH's, with g++; clang-format
   --mpi WHICH  openmpi (default), or mpich for the default part too; Boost.MPI is left out then
   OMNI_JOBS=n  that many compilers at a time (default: one for each core)
 
@@ -29,7 +29,7 @@ The exit status is 0 if everything built and every test passed.
 EOF
 }
 
-quick=0
+quick=0 compiler=()
 mpi=openmpi
 while [ $# -gt 0 ]; do
   case "$1" in
@@ -63,6 +63,7 @@ fi
 if [ $quick = 0 ] || have apt-get; then needed+=(clang++:clang clang-format:clang-format); fi
 [ $quick = 1 ] || needed+=(clang-tidy:clang-tidy)
 # For the detector over Thrust, whose tests are left out without.
+[ $quick = 1 ] && have apt-get && needed+=("/usr/lib/llvm-*/lib/clang/*/include/omp.h:libomp-dev")
 have apt-get && needed+=(include/thrust/version.h:libthrust-dev include/tbb/tbb.h:libtbb-dev)
 have apt-get && needed+=(/sbin/tc:iproute2)  # for the tests between hosts, which are left out without
 need "${needed[@]}"
@@ -105,26 +106,21 @@ build() { # part, preset, targets (or nothing for all), and after -- what else t
 
 if [ $quick = 1 ]; then
   preset=quick
-  unit=(-DOMNI_UNIT_TESTS=ON)
-  have clang++ && unit=(-DOMNI_UNIT_TESTS=OFF)
+  have clang++ && compiler=(-DCMAKE_CXX_COMPILER=clang++)
 else
   preset=default
-  unit=()
 fi
 if [ "$mpi" = mpich ]; then
-  build default-mpich $preset "" "${unit[@]}" -DMPI_CXX_COMPILER=mpicxx.mpich -DMPIEXEC_EXECUTABLE=mpiexec.mpich -DOMNI_WITH_BOOST=OFF
+  build default-mpich $preset "" ${compiler[@]+"${compiler[@]}"} -DMPI_CXX_COMPILER=mpicxx.mpich -DMPIEXEC_EXECUTABLE=mpiexec.mpich -DOMNI_WITH_BOOST=OFF
   database=build/default-mpich
 else
-  build default $preset "" "${unit[@]}"
+  build default $preset "" ${compiler[@]+"${compiler[@]}"}
   database=build/default
 fi
 second_mpi() { [ "$mpi" != mpich ] && have mpicxx.mpich && have mpiexec.mpich; }
 mapfile -t sources < <(find include tests bench examples -name '*.hpp' -o -name '*.cpp' -o -name '*.cu' | sort)
 if [ $quick = 1 ]; then
-  if have clang++; then
-    build clang clang "" -DOMNI_UNIT_TESTS_ONLY=ON -DCMAKE_CXX_FLAGS_DEBUG="-O0 -g0" -DCMAKE_CXX_FLAGS=-DOMNI_TEST_FEW
-    second_mpi && build mpich mpich "" -DCMAKE_CXX_COMPILER=clang++ -DCMAKE_CXX_FLAGS_DEBUG="-O0 -g0" -DOMNI_TEST_RANKS=3
-  fi
+  second_mpi && build mpich mpich "" -DCMAKE_CXX_FLAGS_DEBUG="-O0 -g0" -DCMAKE_CXX_FLAGS=-DOMNI_TEST_FEW -DOMNI_TEST_RANKS=3
   have clang-format && add_test lint.format 120 clang-format --dry-run -Werror "${sources[@]}"
 else
   build asan asan ""

@@ -42,7 +42,7 @@ class shared_agreement {
     if (has_room && bytes_ != 0) {
       room_ = window_->record_room(number_, bytes_);
       timed(call, r.detect_seconds, [&] { room = room_.first(contribution<Call>::write(call, room_, r)); });
-      room_ = room_.subspan((room.size() + alignment - 1) / alignment * alignment);
+      if (!by_all_) room_ = room_.subspan((room.size() + alignment - 1) / alignment * alignment);
     } else if (!has_room && samples) {
       call.density = sampled_density(call);
     }

@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: BSL-1.0
 #
 # need COMMAND_OR_FILE:PACKAGE ... installs the Debian packages whose command or file is missing; where that cannot be done, names them
-# and ends. A file that begins with include/ is looked for where compilers look.
+# and ends. A file that begins with include/ is looked for where compilers look; others may be patterns.
 present() { # command or file
   local prefix
   case "$1" in
     include/*) for prefix in /usr /usr/local /opt/homebrew; do [ -e "$prefix/$1" ] && return 0; done; return 1 ;;
-    /*) [ -e "$1" ] ;;
+    /*) compgen -G "$1" > /dev/null ;;
     *) command -v "$1" > /dev/null 2>&1 ;;
   esac
 }

@@ -125,7 +125,7 @@ class lossy_socket {
 template <class Transport>
 class socket_of {
  public:
-  explicit socket_of(Transport& t) : socket_(&t.socket()) {}
+  socket_of(Transport& t, std::size_t /*datagram_bytes*/) : socket_(&t.socket()) {}
   [[nodiscard]] int rank() const { return socket_->rank(); }
   [[nodiscard]] int size() const { return socket_->size(); }
   [[nodiscard]] std::size_t datagram_bytes() const { return socket_->datagram_bytes(); }
@@ -162,8 +162,7 @@ class lossy : public detail::post_office<detail::lossy_socket<typename detail::c
   using office = detail::post_office<detail::lossy_socket<typename detail::carrier_of<Inner>::type>>;
 
  public:
-  explicit lossy(Inner& inner, const loss& l = {}) requires message_transport<Inner> : office(l, inner, l.datagram_bytes) {}
-  explicit lossy(Inner& inner, const loss& l = {}) : office(l, inner) {}
+  explicit lossy(Inner& inner, const loss& l = {}) : office(l, inner, l.datagram_bytes) {}
   /// Of this rank.
   [[nodiscard]] const loss_counts& counts() { return this->socket().counts(); }
 };

@@ -31,7 +31,8 @@ namespace omni::detail {
 class window {
  public:
   static constexpr int most_ranks = 64;
-  static constexpr std::size_t small_bytes = std::size_t{16} << 10U;    ///< of a contribution for which there is always room
+  static constexpr std::size_t tiny_bytes = 16;                         ///< of a contribution that goes into the record's own line
+  static constexpr std::size_t small_bytes = std::size_t{16} << 10U;    ///< of one for which there is always room
   static constexpr std::size_t large_bytes = std::size_t{1344} << 10U;  ///< of any contribution, and of what its rank folds
   static constexpr std::size_t packet_room = std::size_t{2} << 20U;     ///< bytes of a rank's packets
   static constexpr unsigned streams = 2;
@@ -79,10 +80,13 @@ class window {
     const auto& large = large_[next_large_ % large_records];
     return bytes <= small_bytes || !large.used || all_took(large.call);
   }
-  /// Where a contribution has to be written, aligned to a cache line. Precondition: may_tell(), and commit() if it is not small.
+  /// Where a contribution has to be written: aligned to a cache line, or to its size if it is tiny. Precondition: may_tell(), and
+  /// commit() if it is not small.
   [[nodiscard]] std::span<std::byte> record_room(std::uint32_t call, std::size_t bytes) {
     const auto segment = segments_[rank_];
-    if (bytes <= small_bytes) return segment.subspan(at_.records + record_bytes * (call % records) + line, small_bytes);
+    const auto record = at_.records + record_bytes * (call % records);
+    if (bytes <= tiny_bytes) return segment.subspan(record + line - tiny_bytes, tiny_bytes);
+    if (bytes <= small_bytes) return segment.subspan(record + line, small_bytes);
     const auto i = next_large_++ % large_records;
     large_[i] = {call, true};
     return segment.subspan(at_.large + large_bytes * i, large_bytes);
@@ -94,8 +98,8 @@ class window {
     r.digest = digest;
     r.density = density;
     r.has_room = has_room ? 1 : 0;
-    r.bytes = contribution.size();
-    r.offset = contribution.empty() ? 0 : static_cast<std::uint64_t>(contribution.data() - segments_[rank_].data());
+    r.bytes = static_cast<std::uint32_t>(contribution.size());
+    r.offset = contribution.empty() ? 0 : offset_of(contribution);
     r.number.store(call + 1, std::memory_order_release);
   }
   /// For a call that needs no record.
@@ -107,7 +111,7 @@ class window {
   void tell_folded(std::uint32_t call, std::span<const std::byte> part) {
     auto& r = record_of(rank_, call);
     r.folded_bytes = static_cast<std::uint32_t>(part.size());
-    r.folded_offset = part.empty() ? 0 : static_cast<std::uint64_t>(part.data() - segments_[rank_].data());
+    r.folded_offset = part.empty() ? 0 : offset_of(part);
     r.folded.store(call + 1, std::memory_order_release);
   }
   /// Whether all others have folded theirs.
@@ -247,13 +251,14 @@ class window {
   };
   struct alignas(line) header {
     std::atomic<std::uint32_t> number = 0;  // of the call, from 1
-    std::uint32_t has_room = 0;
+    std::atomic<std::uint32_t> folded = 0;  // the same, when its part is folded
     std::int64_t digest = 0;
     double density = 0;
-    std::uint64_t offset = 0, bytes = 0;  // of the contribution in the segment
-    std::uint64_t folded_offset = 0;      // of the part that the rank has folded
-    std::uint32_t folded_bytes = 0;
-    std::atomic<std::uint32_t> folded = 0;  // of the call, from 1
+    std::uint32_t has_room = 0;
+    std::uint32_t offset = 0, bytes = 0;  // of the contribution in the segment
+    std::uint32_t folded_offset = 0, folded_bytes = 0;
+    // A tiny contribution arrives with the line that tells of it.
+    alignas(tiny_bytes) std::array<std::byte, tiny_bytes> tiny{};
   };
   static_assert(sizeof(header) == line);
   static constexpr std::size_t record_bytes = line + small_bytes;
@@ -306,6 +311,10 @@ class window {
     if (offset > segment.size() || bytes > segment.size() - offset)
       throw protocol(static_cast<int>(rank), "a contribution outside its segment");
     return segment.subspan(static_cast<std::size_t>(offset), static_cast<std::size_t>(bytes));
+  }
+  static_assert(large_records * large_bytes + packet_room < std::size_t{1} << 31U, "offsets have 32 bits");
+  [[nodiscard]] std::uint32_t offset_of(std::span<const std::byte> bytes) const {
+    return static_cast<std::uint32_t>(bytes.data() - segments_[rank_].data());
   }
   static std::size_t channel(int peer, unsigned stream) { return static_cast<std::size_t>(peer) * streams + stream; }
   template <class X>
