@@ -9,7 +9,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 
 usage() {
   cat <<'EOF'
-usage: tests/run.sh [--quick] [--mpi openmpi|mpich] [--help]
+usage: tests/run.sh [--quick] [--parts LIST] [--mpi openmpi|mpich] [--help]
 
 Installs what is missing (Debian and Ubuntu, as root or with sudo; elsewhere it says what is missing and stops), builds into build/,
 and ends with one ctest over all of it:
@@ -17,11 +17,12 @@ and ends with one ctest over all of it:
   default   everything, -O2, all rank counts, examples, consumers, what must not compile, each header alone; CUDA where nvcc is
   asan tsan the unit tests under the sanitizers (ranks are threads)
   mpich     the MPI tests on 2, 3 and 4 ranks, where MPICH is installed
-  clang     unit tests, and the MPI tests on 2 ranks, with clang++
+  clang     unit tests, and in clang-mpi the MPI tests on 2 ranks, with clang++
   lint      clang-format over all sources, clang-tidy over a few that include all headers
 
   --quick      all tests once, unoptimised and without sanitizers, with fewer rank counts and random draws: with clang++, which
                compiles them in half the time, but for CUDA's and MPICH's, with g++; clang-format
+  --parts LIST only these of the above, such as asan,tsan
   --mpi WHICH  openmpi (default), or mpich for the default part too; Boost.MPI is left out then
   OMNI_JOBS=n  that many compilers at a time (default: one for each core)
 
@@ -29,11 +30,13 @@ The exit status is 0 if everything built and every test passed.
 EOF
 }
 
-quick=0 compiler=()
+quick=0 compiler=() parts=
 mpi=openmpi
 while [ $# -gt 0 ]; do
   case "$1" in
     --quick) quick=1 ;;
+    --parts) parts=${2:-}; shift ;;
+    --parts=*) parts=${1#--parts=} ;;
     --mpi) mpi=${2:-}; shift ;;
     --mpi=*) mpi=${1#--mpi=} ;;
     -h | --help) usage; exit 0 ;;
@@ -43,6 +46,13 @@ while [ $# -gt 0 ]; do
 done
 case "$mpi" in openmpi | mpich) ;; *) echo "tests/run.sh: --mpi openmpi or mpich, not '$mpi'" >&2; exit 2 ;; esac
 
+for part in ${parts//,/ }; do
+  case "$part" in
+    default | asan | tsan | mpich | clang | clang-mpi | lint) ;;
+    *) echo "tests/run.sh: --parts has no '$part'" >&2; usage >&2; exit 2 ;;
+  esac
+done
+wanted() { [ -z "$parts" ] || [[ ",$parts," == *",$1,"* ]]; }
 have() { command -v "$1" >/dev/null 2>&1; }
 
 # ---- what is needed
@@ -87,6 +97,7 @@ add_test() { # name, seconds, command...
 build() { # part, preset, targets (or nothing for all), and after -- what else to configure with
   local part=$1 preset=$2 targets=$3 start=$SECONDS log=$PWD/build/$1.log rc=0
   shift 3
+  wanted "${part%-mpich}" || return 0
   echo "== $part: configure and build"
   # A directory that another generator configured is of no use.
   if have ninja && [ -e "build/$part/CMakeCache.txt" ] && ! grep -q '^CMAKE_GENERATOR:INTERNAL=Ninja$' "build/$part/CMakeCache.txt"; then
@@ -121,7 +132,7 @@ second_mpi() { [ "$mpi" != mpich ] && have mpicxx.mpich && have mpiexec.mpich; }
 mapfile -t sources < <(find include tests bench examples -name '*.hpp' -o -name '*.cpp' -o -name '*.cu' | sort)
 if [ $quick = 1 ]; then
   second_mpi && build mpich mpich "" -DCMAKE_CXX_FLAGS_DEBUG="-O0 -g0" -DCMAKE_CXX_FLAGS=-DOMNI_TEST_FEW -DOMNI_TEST_RANKS=3
-  have clang-format && add_test lint.format 120 clang-format --dry-run -Werror "${sources[@]}"
+  wanted lint && have clang-format && add_test lint.format 120 clang-format --dry-run -Werror "${sources[@]}"
 else
   build asan asan ""
   build tsan tsan ""
@@ -129,8 +140,11 @@ else
   build clang clang "" -DOMNI_UNIT_TESTS_ONLY=ON -DOMNI_UNIT_TESTS_EXCLUDE=matrix_
   build clang-mpi clang "" -DOMNI_MPI_TESTS_ONLY=ON -DOMNI_TEST_RANKS=2 -DOMNI_TEST_MESSAGE_RANKS=2
 
-  add_test lint.format 120 clang-format --dry-run -Werror "${sources[@]}"
-  add_test lint.tidy 600 clang-tidy --quiet -p "$database" tests/headers/one.cpp
+  if wanted lint; then
+    wanted default || cmake --preset default -B "$database" "${generator[@]}" </dev/null >/dev/null 2>&1
+    add_test lint.format 120 clang-format --dry-run -Werror "${sources[@]}"
+    add_test lint.tidy 600 clang-tidy --quiet -p "$database" tests/headers/one.cpp
+  fi
 fi
 
 # ---- testing

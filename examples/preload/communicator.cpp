@@ -81,16 +81,30 @@ void communicator::make_up(MPI_Comm comm) {
 void communicator::decide(MPI_Comm comm) {
   decided_ = true;
   --undecided;
-  int has_room = alive < most_communicators && is_within_world(comm, size) ? 1 : 0;
+  if (!is_within_world(comm, size)) return;  // on no rank: nobody asks
+  int has_room = alive < most_communicators ? 1 : 0;
   if (size > 1) PMPI_Allreduce(MPI_IN_PLACE, &has_room, 1, MPI_INT, MPI_MIN, comm);
   if (has_room == 0) return;
   {
     const within omni;
-    transport.emplace(comm);
+    // omni duplicates what it is given; a duplicate of the program's would have its attributes, and free them a second time.
+    int rank = 0;
+    PMPI_Comm_rank(comm, &rank);
+    omni::detail::check(PMPI_Comm_split(comm, 0, rank, &own_), "MPI_Comm_split");
+    PMPI_Comm_set_errhandler(own_, MPI_ERRORS_RETURN);
+    transport.emplace(own_);
   }
   takes = true;
   ++alive;
   engine::get().drive_until([&] { return transport->context().ready(); });
+  // Where other threads wait for other communicators meanwhile, what blocks in MPI is done now, while nobody is locked out.
+  const within omni;
+  if (!engine::get().is_alone() && transport->has_levels(0, true)) static_cast<void>(transport->levels(0));
+}
+
+communicator::~communicator() {
+  const within omni;
+  if (own_ != MPI_COMM_NULL && engine::get().is_active()) PMPI_Comm_free(&own_);  // else MPI_Finalize does
 }
 
 bool communicator::open() { return PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, on_free, &key, nullptr) == MPI_SUCCESS; }

@@ -13,7 +13,7 @@ namespace preload {
 
 /// What is kept of a communicator of the program's, as an attribute of it.
 struct communicator : std::enable_shared_from_this<communicator> {
-  /// Its attribute, made at the first call that could be handled. omni's duplicate is made in calls that wait, and only there: Open
+  /// Its attribute, made at the first call that could be handled. omni's side is opened in calls that wait, and only there: Open
   /// MPI's MPI_Comm_idup starts collectives on the communicator when it likes, which must not meet those that the program starts
   /// without waiting. A communicator on which the program has only the latter is not taken before it calls MPI_Allreduce.
   /// `alone`: take those of one rank, too.
@@ -23,6 +23,13 @@ struct communicator : std::enable_shared_from_this<communicator> {
   /// At the end of MPI_Init, and before that of MPI.
   static bool open();
   static void close();
+
+  communicator() = default;
+  communicator(const communicator&) = delete;
+  communicator(communicator&&) = delete;
+  communicator& operator=(const communicator&) = delete;
+  communicator& operator=(communicator&&) = delete;
+  ~communicator();
 
   bool takes = false;  ///< the same on all ranks
   int size = 1;
@@ -38,6 +45,7 @@ struct communicator : std::enable_shared_from_this<communicator> {
   static int on_free(MPI_Comm comm, int key, void* value, void* extra);
 
   bool decided_ = false;
+  MPI_Comm own_ = MPI_COMM_NULL;  // the same ranks, without the program's attributes
 };
 
 }  // namespace preload

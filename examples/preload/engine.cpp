@@ -3,6 +3,7 @@
 
 #include "engine.hpp"
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <cstring>
@@ -24,15 +25,16 @@ double since(clock::time_point start) { return std::chrono::duration<double>(clo
 struct outcome {
   int code = MPI_SUCCESS;
 };
+using held_outcome = std::shared_ptr<outcome>;  // MPI may let go of it before the call has ended
 int query(void* extra, MPI_Status* status) {
   PMPI_Status_set_elements(status, MPI_BYTE, 0);
   PMPI_Status_set_cancelled(status, 0);
   status->MPI_SOURCE = MPI_ANY_SOURCE;
   status->MPI_TAG = MPI_ANY_TAG;
-  return static_cast<outcome*>(extra)->code;
+  return (*static_cast<held_outcome*>(extra))->code;
 }
 int let_go(void* extra) {
-  delete static_cast<outcome*>(extra);
+  delete static_cast<held_outcome*>(extra);
   return MPI_SUCCESS;
 }
 int cancel(void* /*extra*/, int /*complete*/) { return MPI_SUCCESS; }
@@ -54,9 +56,40 @@ struct engine::request {
   std::size_t count;
   begun running{};
   MPI_Request handle = MPI_REQUEST_NULL;
-  outcome* result = nullptr;
+  held_outcome result = std::make_shared<outcome>();
   bool failed = false;
 };
+
+/// While it lives errors on a communicator are returned.
+class returned_errors {
+ public:
+  explicit returned_errors(MPI_Comm comm) : comm_(comm) {
+    PMPI_Comm_get_errhandler(comm_, &before_);
+    PMPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
+  }
+  returned_errors(const returned_errors&) = delete;
+  returned_errors(returned_errors&&) = delete;
+  returned_errors& operator=(const returned_errors&) = delete;
+  returned_errors& operator=(returned_errors&&) = delete;
+  ~returned_errors() {
+    PMPI_Comm_set_errhandler(comm_, before_);
+    PMPI_Errhandler_free(&before_);
+  }
+
+ private:
+  MPI_Comm comm_;
+  MPI_Errhandler before_ = MPI_ERRHANDLER_NULL;
+};
+
+/// Whether MPI finds fault with one buffer given twice.
+refusals try_one_buffer_twice() {
+  const returned_errors here(MPI_COMM_SELF), everywhere(MPI_COMM_WORLD);  // Open MPI blames the world
+  std::array<int, 2> some{};
+  const auto refuses = [&](int n) {
+    return PMPI_Allreduce(some.data(), some.data(), n, MPI_INT, MPI_SUM, MPI_COMM_SELF) != MPI_SUCCESS;
+  };
+  return {refuses(1), refuses(2)};
+}
 
 engine& engine::get() {
   static auto& e = *new engine;  // never destroyed: MPI_Finalize may be called by the destructor of a global
@@ -70,6 +103,7 @@ void engine::start() {
   config_ = configuration::read(progress::works());
   if (!config_.agree() || config_.disabled || !communicator::open()) return;
   omni::detail::traces() = false;
+  arguments::of_one_buffer_twice = try_one_buffer_twice();
   int level = MPI_THREAD_SINGLE;
   PMPI_Query_thread(&level);
   alone_ = level != MPI_THREAD_MULTIPLE;
@@ -102,11 +136,13 @@ const reduction* engine::choose(const arguments& a, bool blocking) {
   const auto* const how = a.count > 0 ? reductions_->find(a.type, a.op) : nullptr;
   if (how == nullptr) return leave(fate::kind);
   const auto bytes = static_cast<std::size_t>(a.count) * how->bytes;
-  if (!config_.forced && static_cast<std::int64_t>(bytes) < config_.least_bytes) return leave(fate::small);
+  if (is_small(bytes)) return leave(fate::small);
   if (!are_usable(a.in, a.out, bytes)) return leave(fate::kind);
   if (!blocking && !config_.can_progress) return leave(fate::waiting);
   return how;
 }
+
+bool engine::is_small(std::size_t bytes) const { return !config_.forced && static_cast<std::int64_t>(bytes) < config_.least_bytes; }
 
 communicator* engine::place(const arguments& a, bool blocking) {
   communicator* on = nullptr;
@@ -123,7 +159,10 @@ bool engine::allreduce(const arguments& a, int& result) {
   const auto* const how = choose(a, true);
   try {
     if (how == nullptr) {
-      communicator::make_up(a.comm);
+      // A call that MPI may refuse is perhaps made by one rank alone.
+      const auto* const passed_on = a.count > 0 ? reductions_->find(a.type, a.op) : nullptr;
+      if (passed_on != nullptr && are_usable(a.in, a.out, static_cast<std::size_t>(a.count) * passed_on->bytes))
+        communicator::make_up(a.comm);
       return false;
     }
     auto* const on = place(a, true);
@@ -205,17 +244,20 @@ bool engine::iallreduce(const arguments& a, MPI_Request* handle, int& result) {
     const auto n = static_cast<std::size_t>(a.count);
     auto made = std::make_unique<request>(request{on->shared_from_this(), *on->transport, on->transport->keep_alive(), how,
                                                   aligned_buffers(a.in, a.out, n * how->bytes, how->alignment), n});
-    auto ready = std::make_unique<outcome>();
-    result = PMPI_Grequest_start(query, let_go, cancel, ready.get(), handle);
-    if (result != MPI_SUCCESS) return true;
-    made->result = ready.release();
-    made->handle = *handle;
-    statistics_.count(fate::handled, false);
+    auto shared = std::make_unique<held_outcome>(made->result);
     const std::lock_guard lock(mutex_);
-    ++on->queued;
+    progress::wake();  // what may fail comes before the request
     under_way_.push_back(std::move(made));
+    result = PMPI_Grequest_start(query, let_go, cancel, shared.get(), handle);
+    if (result != MPI_SUCCESS) {
+      under_way_.pop_back();
+      return true;
+    }
+    static_cast<void>(shared.release());  // NOLINT(bugprone-unused-return-value): let_go deletes it
+    under_way_.back()->handle = *handle;
+    statistics_.count(fate::handled, false);
+    ++on->queued;
     ++requests_;
-    progress::wake();
     drive();
   } catch (const std::exception& e) {
     result = refuse(a.comm, e);

@@ -20,18 +20,22 @@
 
 namespace preload {
 
+/// What MPI refuses, of one element and of more.
+struct refusals {
+  bool one = true, more = true;
+};
+
 /// The program's arguments.
 struct arguments {
+  /// One buffer twice is wrong. If MPI says so, it is to; else it takes it for MPI_IN_PLACE, and so must this: other ranks may do
+  /// it right. (Open MPI says it of more than one element.)
+  inline static refusals of_one_buffer_twice{};
+
   arguments(const void* send, void* receive, int n, MPI_Datatype t, MPI_Op o, MPI_Comm c)
-      // One buffer twice is wrong, and MPI is to say so.
-      : in(send == MPI_IN_PLACE ? receive
-           : send == receive    ? nullptr
-                                : send),
-        out(receive),
-        count(n),
-        type(t),
-        op(o),
-        comm(c) {}
+      : in(send), out(receive), count(n), type(t), op(o), comm(c) {
+    if (send == MPI_IN_PLACE) in = receive;
+    else if (send == receive && (n == 1 ? of_one_buffer_twice.one : of_one_buffer_twice.more)) in = nullptr;
+  }
 
   const void* in;  ///< the output where MPI_IN_PLACE was said
   void* out;
@@ -57,6 +61,10 @@ class engine {
   bool iallreduce(const arguments& a, MPI_Request* request, int& result);
 
   [[nodiscard]] std::mutex& mutex() { return mutex_; }
+  /// Between MPI_Init and MPI_Finalize.
+  [[nodiscard]] bool is_active() const { return active_; }
+  /// Whether no two threads are in MPI.
+  [[nodiscard]] bool is_alone() const { return alone_; }
   /// With the mutex: whether nothing is under way; one step of all that is.
   [[nodiscard]] bool is_idle() const { return under_way_.empty(); }
   bool drive();
@@ -74,6 +82,7 @@ class engine {
   struct request;
 
   [[nodiscard]] const reduction* choose(const arguments& a, bool blocking);
+  [[nodiscard]] bool is_small(std::size_t bytes) const;
   [[nodiscard]] communicator* place(const arguments& a, bool blocking);
   bool reduce(communicator& on, const reduction& how, const arguments& a, int& result);
   [[nodiscard]] bool is_sampled(communicator& on, std::size_t bytes) const;
@@ -92,7 +101,7 @@ class engine {
   }
 
   std::atomic<bool> active_ = false;
-  bool alone_ = true;  // no two threads are in MPI
+  bool alone_ = true;
   configuration config_;
   omni::automatic topology_;
   std::unique_ptr<reduction_table> reductions_;

@@ -20,24 +20,38 @@ using preload::depth;
 using preload::engine;
 
 using init_function = void(MPI_Fint*);
-using init_thread_function = void(MPI_Fint*, MPI_Fint*, MPI_Fint*);
+using init_thread_function = void(const MPI_Fint*, MPI_Fint*, MPI_Fint*);
 
-/// Calls the next function of that name; the linker has seen to it that there is one.
-template <class Function, class... A>
-void go_on(const char* name, A... arguments) {
-  if (auto* const further = preload::next<Function>(name, nullptr); further != nullptr) further(arguments...);
+void set(MPI_Fint* error, int code) {
+  if (error != nullptr) *error = code;
 }
-// What MPI_Init is to do is done by ours where Fortran's goes through it, else here.
-template <class Function, class... A>
-void initialize(const char* name, A... arguments) {
-  go_on<Function>(name, arguments...);
+// Each goes on to the next function of its name. There is none where the Fortran binding was loaded by a plugin for itself alone;
+// then it is done in C.
+
+void started() {  // by ours, where Fortran's goes through MPI_Init; else here
   int done = 0;
   if (depth == 0 && PMPI_Initialized(&done) == MPI_SUCCESS && done != 0) engine::get().start();
+}
+void initialize(const char* name, MPI_Fint* error) {
+  if (auto* const further = preload::next<init_function>(name, nullptr); further != nullptr) further(error);
+  else set(error, PMPI_Init(nullptr, nullptr));
+  started();
+}
+void initialize(const char* name, const MPI_Fint* required, MPI_Fint* provided, MPI_Fint* error) {
+  if (auto* const further = preload::next<init_thread_function>(name, nullptr); further != nullptr) {
+    further(required, provided, error);
+  } else {
+    int level = MPI_THREAD_SINGLE;
+    set(error, PMPI_Init_thread(nullptr, nullptr, static_cast<int>(*required), &level));
+    *provided = level;
+  }
+  started();
 }
 void finalize(const char* name, MPI_Fint* error) {
   if (depth == 0) engine::get().stop();
   const preload::within omni;
-  go_on<init_function>(name, error);
+  if (auto* const further = preload::next<init_function>(name, nullptr); further != nullptr) further(error);
+  else set(error, PMPI_Finalize());
 }
 
 }  // namespace
@@ -47,9 +61,9 @@ void finalize(const char* name, MPI_Fint* error) {
   OMNI_PRELOAD_API void init(MPI_Fint* error);                                                \
   OMNI_PRELOAD_API void init_thread(MPI_Fint* required, MPI_Fint* provided, MPI_Fint* error); \
   OMNI_PRELOAD_API void finalize_(MPI_Fint* error);                                           \
-  void init(MPI_Fint* error) { initialize<init_function>(#init, error); }                     \
+  void init(MPI_Fint* error) { initialize(#init, error); }                                    \
   void init_thread(MPI_Fint* required, MPI_Fint* provided, MPI_Fint* error) {                 \
-    initialize<init_thread_function>(#init_thread, required, provided, error);                \
+    initialize(#init_thread, required, provided, error);                                      \
   }                                                                                           \
   void finalize_(MPI_Fint* error) { finalize(#finalize_, error); }
 
@@ -84,7 +98,16 @@ class variables {
 using reduce_function = void(char*, char*, MPI_Fint*, MPI_Fint*, MPI_Fint*, MPI_Fint*, MPI_Fint*);
 using ireduce_function = void(char*, char*, MPI_Fint*, MPI_Fint*, MPI_Fint*, MPI_Fint*, MPI_Fint*, MPI_Fint*);
 
-preload::arguments in_c(const char* send, char* receive, MPI_Fint count, MPI_Fint type, MPI_Fint op, MPI_Fint comm) {
+struct c_arguments {
+  const void* send;
+  void* receive;
+  int count;
+  MPI_Datatype type;
+  MPI_Op op;
+  MPI_Comm comm;
+  [[nodiscard]] preload::arguments ours() const { return {send, receive, count, type, op, comm}; }
+};
+c_arguments in_c(const char* send, char* receive, MPI_Fint count, MPI_Fint type, MPI_Fint op, MPI_Fint comm) {
   static const variables in_place(
       {"mpi_fortran_in_place_", "mpi_fortran_in_place", "mpi_fortran_in_place__", "MPI_FORTRAN_IN_PLACE"});
   static const variables bottom({"mpi_fortran_bottom_", "mpi_fortran_bottom", "mpi_fortran_bottom__", "MPI_FORTRAN_BOTTOM"});
@@ -96,18 +119,33 @@ preload::arguments in_c(const char* send, char* receive, MPI_Fint count, MPI_Fin
 bool allreduce(char* send, char* receive, const MPI_Fint* count, const MPI_Fint* type, const MPI_Fint* op, const MPI_Fint* comm,
                MPI_Fint* error) {
   int result = MPI_SUCCESS;
-  if (depth > 0 || !engine::get().allreduce(in_c(send, receive, *count, *type, *op, *comm), result)) return false;
-  if (error != nullptr) *error = result;
+  if (depth > 0 || !engine::get().allreduce(in_c(send, receive, *count, *type, *op, *comm).ours(), result)) return false;
+  set(error, result);
   return true;
 }
 bool iallreduce(char* send, char* receive, const MPI_Fint* count, const MPI_Fint* type, const MPI_Fint* op, const MPI_Fint* comm,
                 MPI_Fint* request, MPI_Fint* error) {
   int result = MPI_SUCCESS;
   MPI_Request handle = MPI_REQUEST_NULL;
-  if (depth > 0 || !engine::get().iallreduce(in_c(send, receive, *count, *type, *op, *comm), &handle, result)) return false;
+  if (depth > 0 || !engine::get().iallreduce(in_c(send, receive, *count, *type, *op, *comm).ours(), &handle, result)) return false;
   if (result == MPI_SUCCESS) *request = PMPI_Request_c2f(handle);
-  if (error != nullptr) *error = result;
+  set(error, result);
   return true;
+}
+void pass_on(reduce_function* further, char* send, char* receive, MPI_Fint* count, MPI_Fint* type, MPI_Fint* op, MPI_Fint* comm,
+             MPI_Fint* error) {
+  if (further != nullptr) return further(send, receive, count, type, op, comm, error);
+  const auto c = in_c(send, receive, *count, *type, *op, *comm);
+  set(error, PMPI_Allreduce(c.send, c.receive, c.count, c.type, c.op, c.comm));
+}
+void pass_on(ireduce_function* further, char* send, char* receive, MPI_Fint* count, MPI_Fint* type, MPI_Fint* op, MPI_Fint* comm,
+             MPI_Fint* request, MPI_Fint* error) {
+  if (further != nullptr) return further(send, receive, count, type, op, comm, request, error);
+  const auto c = in_c(send, receive, *count, *type, *op, *comm);
+  MPI_Request handle = MPI_REQUEST_NULL;
+  const int code = PMPI_Iallreduce(c.send, c.receive, c.count, c.type, c.op, c.comm, &handle);
+  if (code == MPI_SUCCESS) *request = PMPI_Request_c2f(handle);
+  set(error, code);
 }
 
 }  // namespace
@@ -120,13 +158,13 @@ bool iallreduce(char* send, char* receive, const MPI_Fint* count, const MPI_Fint
   void reduce(char* send, char* receive, MPI_Fint* count, MPI_Fint* type, MPI_Fint* op, MPI_Fint* comm, MPI_Fint* error) {  \
     if (allreduce(send, receive, count, type, op, comm, error)) return;                                                     \
     static auto* const further = preload::next<reduce_function>(#reduce, nullptr);                                          \
-    if (further != nullptr) further(send, receive, count, type, op, comm, error);                                           \
+    pass_on(further, send, receive, count, type, op, comm, error);                                                          \
   }                                                                                                                         \
   void ireduce(char* send, char* receive, MPI_Fint* count, MPI_Fint* type, MPI_Fint* op, MPI_Fint* comm, MPI_Fint* request, \
                MPI_Fint* error) {                                                                                           \
     if (iallreduce(send, receive, count, type, op, comm, request, error)) return;                                           \
     static auto* const further = preload::next<ireduce_function>(#ireduce, nullptr);                                        \
-    if (further != nullptr) further(send, receive, count, type, op, comm, request, error);                                  \
+    pass_on(further, send, receive, count, type, op, comm, request, error);                                                 \
   }
 
 OMNI_PRELOAD_REDUCE(mpi_allreduce, mpi_iallreduce)

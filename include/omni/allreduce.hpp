@@ -75,6 +75,12 @@ template <class Topology, class Transport>
 constexpr bool takes_groups = !may_lose<Transport> && (std::is_same_v<Topology, automatic> || std::is_same_v<Topology, colocated> ||
                                                        std::is_same_v<Topology, replicated>);
 
+template <class Call, class Transport>
+void expect_usable_over(const Transport& transport, const Call& call) {
+  expect_usable(call);
+  if constexpr (may_lose<Transport> && !Call::is_group) expect_slots(call, transport);
+}
+
 template <class Transport, class Call, class Topology>
 report run(Transport&& transport, const Call& call, const Topology& topology);
 template <class Transport, class Call, class Topology>
@@ -91,7 +97,7 @@ report run_one_by_one(Transport& transport, const Call& group, const Topology& t
 /// The blocking call: hand over to MPI what MPI does better, run the state machine for the rest.
 template <class Transport, class Call, class Topology>
 report run(Transport&& transport, const Call& call, const Topology& topology) {
-  expect_usable(call);
+  expect_usable_over(transport, call);
   if constexpr (Call::is_group && !takes_groups<Topology, Transport>) {
     return run_one_by_one(transport, call, topology);
   } else if constexpr (!Call::is_group && reduces_itself<std::remove_reference_t<Transport>, typename Call::value_type,
@@ -124,7 +130,7 @@ template <class Transport, class Call, class Topology>
 request start(Transport&& transport, Call call, const Topology& topology) {
   static_assert(!Call::is_group || takes_groups<Topology, Transport>,
                 "omni: this topology takes a group's tensors one after the other, which iallreduce cannot; start one for each");
-  expect_usable(call);
+  expect_usable_over(transport, call);
   call.blocking = false;
   auto op = make_operation<Topology, Transport>(std::forward<Transport>(transport), call, topology);
   op->progress();
@@ -243,20 +249,20 @@ requires spannable<Out> Result parse(const F& f, Data& data, Out& out, const Mor
 ///   more than 2^31, and ranks that have only zeros are fine.
 ///   A range of tensors (std::vector<std::span<T>>, std::vector<std::vector<T>>) is a *group*: all of them are reduced in one
 ///   operation, where they lie, at the cost of one tensor as long as all together. The ranks have the same lengths in the same
-///   order. By ring, servers, and where packets may be lost, they go one after the other.
+///   order. By ring, hierarchical, servers, topologies of users, and where packets may be lost, they go one after the other.
 /// Operation (default sum) and policies (default fixed_blocks, simd_detector, automatic, no deadline) come in any order, each at
 /// most once.
 ///
 /// A block is *null* where all elements have the bits of the operation's identity; null blocks are not sent, and the result is that
-/// of the fold of all elements in rank order, to the bit, for all topologies but ring and MPI's own. Operations without an identity
-/// send everything.
+/// of the fold of all elements in rank order, to the bit, for all topologies but ring, hierarchical and MPI's own, which automatic
+/// may choose. Operations without an identity send everything.
 ///
 /// Cost, N ranks, S bytes, d the share of non-null blocks here and u of any rank: 2 (N-1) messages for a nearly empty tensor and
 /// (N-1)/N (d + u) S bytes each way for colocated; docs/algorithms.md has the others.
 ///
 /// @return what was done. @throws usage before anything is sent; mismatch; timeout; mpi_error; protocol.
-/// After `mismatch` the communicator is as good as new; after the others later calls say that it is not. The output is unspecified
-/// after an error other than usage.
+/// After `usage` and `mismatch` the communicator is as good as new; after the others later calls say that it is not. The output is
+/// unspecified after an error other than usage.
 ///
 /// Method: Fei, Ho, Sahu, Canini, Sapio: Efficient Sparse Collective Communication and its Application to Accelerate Distributed
 /// Deep Learning (OmniReduce), SIGCOMM 2021.
@@ -272,7 +278,8 @@ report allreduce(Comm&& comm, Data&& data, More&&... more) {
 }
 
 /// The same, without waiting: the buffers belong to the operation until the request is done. Any number may be in flight, on any
-/// communicators; they are started in the same order on all ranks of one. Not matched by a blocking call on another rank.
+/// communicators; they are started in the same order on all ranks of one. Not matched by a blocking call on another rank. Throws
+/// `usage` here; all other errors come when the request is waited for or tested.
 ///
 /// They move on inside the calls of omni that their thread makes. Between hosts a small blocking call (automatic::small_bytes) ends
 /// in MPI_Allreduce, where they do not: if requests of *other* communicators are under way, the ranks must not depend on them to

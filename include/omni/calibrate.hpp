@@ -32,7 +32,8 @@ calibration calibrated(Transport& transport) {
 ///
 /// Collective: all ranks call, in the order in which they start operations. Blocks for some fifty milliseconds, the first time,
 /// after what is under way there; then the known numbers come back. Messages: about a hundred of up to 62 KiB to one rank, more on
-/// a fast link, and some fifty reductions of one number. @throws usage, mpi_error.
+/// a fast link, and some fifty reductions of one number. @throws usage; mpi_error; timeout,
+/// if a rank does not call; error on a communicator that has been unusable before.
 template <class Comm>
 calibration calibrate(const Comm& comm) {
   auto transport = detail::transport_of(comm);

@@ -92,6 +92,8 @@ class plain_members {
 ///
 /// With `servers = 0` the servers are the ranks that say so with omni::serving, as the program `omni-server` does; if there are
 /// none, the workers fold for themselves. All workers give the same number: `mismatch` if not; `usage` if no worker would be left.
+///
+/// Making one costs an MPI_Allgather of some bytes and two MPI_Comm_split, leaving it one packet from each worker to each server.
 template <class Members>
 class cluster {
   using carrier = std::remove_reference_t<decltype(std::declval<Members&>().transport())>;
@@ -121,7 +123,8 @@ class cluster {
   /// Folds what workers call for, with any built-in type and operation, until the last one leaves. Takes long to compile, for
   /// servers have to know all that workers may ask for: serve_only() knows less, and a program of its own (`omni-server`) spares
   /// the application all of it.
-  /// @param registered omni::reduction<T, Op>{op}: what workers may call for beside that. @return 0.
+  /// @param registered omni::reduction<T, Op>{op}: what workers may call for beside that. @return 0. @throws usage on a worker;
+  /// error after an earlier one; protocol; what a registered operation throws, which the workers hear of as `protocol`.
   template <class... R>
   int serve(const R&... registered) {
     detail::reductions known;

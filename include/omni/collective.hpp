@@ -332,7 +332,7 @@ class collective final : public operation_base {
     pass_turn();
     const auto why = reason(error);
     if constexpr (shares) {
-      if (auto* const w = transport_.shared_window(); w != nullptr && why) w->give_up(number_);
+      if (auto* const w = transport_.shared_window(); w != nullptr && why) w->records().give_up(number_);
     }
     if constexpr (requires { engine_->give_up(); }) {
       constexpr bool hurries = requires { engine_->hurry(); };

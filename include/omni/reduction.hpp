@@ -80,7 +80,8 @@ class reductions {
   template <class = void>
   void add_builtin() {
     add_types<std::int8_t, std::uint8_t, std::int16_t, std::uint16_t, std::int32_t, std::uint32_t, std::int64_t, std::uint64_t,
-              bool, float, double, long double, half, bfloat16, std::complex<float>, std::complex<double>>();
+              bool, float, double, long double, half, bfloat16, std::complex<float>, std::complex<double>,
+              std::complex<long double>>();
   }
 
   /// How to fold what a call has been signed with; nullptr if nobody has told.

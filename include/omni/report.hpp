@@ -10,12 +10,12 @@ namespace omni {
 
 /// What one call did on this rank.
 struct report {
-  std::string_view topology;       ///< what ran: "colocated", "replicated", "ring", "mpi", "local" (one rank), or a user's
+  std::string_view topology;       ///< what ran: the name of a topology, "mpi", or "local" (one rank)
   std::size_t blocks_total = 0;    ///< blocks of the tensor
   std::size_t blocks_sent = 0;     ///< this rank's blocks that were not null and so took part
   std::size_t union_blocks = 0;    ///< blocks that were not null on some rank
-  std::size_t bytes_sent = 0;      ///< bytes handed to the transport, headers included
-  std::size_t bytes_received = 0;  ///< bytes taken from the transport, headers included
+  std::size_t bytes_sent = 0;      ///< bytes handed to the transport, headers included; of "mpi", which does not tell, dense_bytes
+  std::size_t bytes_received = 0;  ///< bytes taken from it
   std::size_t dense_bytes = 0;     ///< what a bandwidth-optimal dense allreduce would have sent: 2 (N-1)/N S
   std::size_t extra_bytes = 0;     ///< buffers that the call used beside the tensor
   double density = 0;              ///< blocks_sent / blocks_total: 1 where nothing was looked for (mpi, ring, local)

@@ -14,6 +14,7 @@
 #include "pack/contribution.hpp"
 #include "report.hpp"
 #include "topology/automatic.hpp"
+#include "transport/backoff.hpp"
 #include "transport/window.hpp"
 
 namespace omni::detail {
@@ -32,24 +33,24 @@ class shared_agreement {
         by_all_(is_folded_by_all(topology, call, w)) {}
 
   /// Whether earlier calls have left room for the record.
-  [[nodiscard]] bool may_tell() const { return window_->may_tell(number_, bytes_); }
+  [[nodiscard]] bool may_tell() const { return window_->records().may_tell(number_, bytes_); }
   /// For a call that needs no record after all.
-  void skip() { window_->skip(number_); }
+  void skip() { window_->records().skip(number_); }
   /// Leaves this rank's record. `samples`: without room for packets it will have to be known how dense the tensor is.
   void tell(Call& call, bool samples, report& r) {
     const bool has_room = is_small() || (fits(call) && window_->commit());
     std::span<std::byte> room;
     if (has_room && bytes_ != 0) {
-      room_ = window_->record_room(number_, bytes_);
+      room_ = window_->records().room(number_, bytes_);
       timed(call, r.detect_seconds, [&] { room = room_.first(contribution<Call>::write(call, room_, r)); });
       if (!by_all_) room_ = room_.subspan((room.size() + alignment - 1) / alignment * alignment);
     } else if (!has_room && samples) {
       call.density = sampled_density(call);
     }
-    window_->tell(number_, digest(call.sign()), call.density, has_room, room);
+    window_->records().tell(number_, digest(call.sign()), call.density, has_room, room);
   }
   /// Whether the others have left theirs.
-  [[nodiscard]] bool heard() const { return window_->heard(number_); }
+  [[nodiscard]] bool heard() const { return window_->records().heard(number_); }
   /// Waits until they have.
   template <class F>
   void wait(const F& nudge) const {
@@ -65,7 +66,7 @@ class shared_agreement {
   };
   /// What the records come to. Precondition: heard().
   [[nodiscard]] outcome conclude(Call& call, int rank, report& r) {
-    const auto a = window_->agreed(number_);
+    const auto a = window_->records().agreed(number_);
     if (a.same && !a.has_room && fits(call)) window_->do_without();
     call.density = a.density;
     call.shares = a.has_room;
@@ -76,11 +77,11 @@ class shared_agreement {
       fold(call, rank, r);
       result = by_all_ ? outcome::done : outcome::folded;
     });
-    if (result != outcome::folded) window_->take(number_);
+    if (result != outcome::folded) window_->records().take(number_);
     return result;
   }
   /// Whether the others have folded their parts.
-  [[nodiscard]] bool heard_folded() const { return window_->heard_folded(number_); }
+  [[nodiscard]] bool heard_folded() const { return window_->records().heard_folded(number_); }
   template <class F>
   void wait_folded(const F& nudge) const {
     backoff patience(window_->has_core());
@@ -92,7 +93,7 @@ class shared_agreement {
       const auto n = static_cast<std::size_t>(window_->ranks());
       contributions parts;
       for (std::size_t k = 0; k < n; ++k) {
-        parts[k] = window_->folded(k, number_);
+        parts[k] = window_->records().folded(k, number_);
         if (static_cast<int>(k) != rank) r.bytes_received += parts[k].size();
       }
       const auto all = recorded();
@@ -100,7 +101,7 @@ class shared_agreement {
         contribution<Call>::take_parts(call, std::span(all).first(n), std::span(parts).first(n), static_cast<std::size_t>(rank));
       });
     });
-    window_->take(number_);
+    window_->records().take(number_);
   }
 
  private:
@@ -114,7 +115,8 @@ class shared_agreement {
         const auto bytes = contribution<Call>::largest(call);
         // A part is at most a line more than an equal share of blocks, and they are whole.
         const auto part = is_folded_by_all(topology, call, w) ? 0 : contribution<Call>::largest_part(call, w.ranks()) + alignment;
-        return bytes <= window::large_bytes && part <= window::large_bytes - bytes ? std::max<std::size_t>(bytes, 1) : 0;
+        return bytes <= shared_records::large_bytes && part <= shared_records::large_bytes - bytes ? std::max<std::size_t>(bytes, 1)
+                                                                                                   : 0;
       }
     }
     return 0;
@@ -126,13 +128,14 @@ class shared_agreement {
   // Whether packets have room for the call's blocks, three for each stream.
   [[nodiscard]] bool fits(const Call& call) const {
     constexpr std::size_t overhead = 256;
-    const auto most = window::packet_room / static_cast<std::size_t>(window_->ranks()) / 3 - overhead;
+    const auto most = shared_packets::most_bytes / static_cast<std::size_t>(window_->ranks()) / 3 - overhead;
     return call.largest_block() <= most / sizeof(typename Call::value_type);
   }
-  [[nodiscard]] bool is_small() const { return bytes_ != 0 && bytes_ <= window::small_bytes; }
+  [[nodiscard]] bool is_small() const { return bytes_ != 0 && bytes_ <= shared_records::small_bytes; }
   [[nodiscard]] contributions recorded() const {
     contributions all;
-    for (std::size_t k = 0; k < static_cast<std::size_t>(window_->ranks()); ++k) all[k] = window_->contribution(k, number_);
+    for (std::size_t k = 0; k < static_cast<std::size_t>(window_->ranks()); ++k)
+      all[k] = window_->records().contribution(k, number_);
     return all;
   }
   // Folds all there is, or this rank's part of it.
@@ -148,7 +151,7 @@ class shared_agreement {
           [&] { folded = contribution<Call>::fold_part(call, all, by_all_ ? 0 : mine, by_all_ ? 1 : n, room_, r); });
     r.extra_bytes = told + folded;
     if (!by_all_) {
-      window_->tell_folded(number_, room_.first(folded));
+      window_->records().tell_folded(number_, room_.first(folded));
       told /= n;  // parts are of equal size: each reads an n-th, give or take, of what another has
       heard /= n;
     }
@@ -162,7 +165,7 @@ class shared_agreement {
     try {
       f();
     } catch (...) {
-      window_->take(number_);
+      window_->records().take(number_);
       throw;
     }
   }

@@ -77,6 +77,15 @@ template <class A>
 inline constexpr bool is_sparse_view = false;
 template <class K, class T>
 inline constexpr bool is_sparse_view<sparse_view<K, T>> = true;
+template <class View>
+concept pairs = is_sparse_view<std::remove_cvref_t<View>>;
+
+template <class View>
+struct pairs_result {};
+template <class K, class T>
+struct pairs_result<sparse_view<K, T>> {
+  using type = sparse_tensor<K, T>;
+};
 
 template <class A, class T>
 inline constexpr bool goes_with_pairs = std::is_same_v<A, colocated> || std::is_same_v<A, replicated> ||
@@ -251,7 +260,7 @@ sparse_tensor<K, T> allreduce_pairs(Comm& comm, const sparse_view<K, T>& view, c
 /// Keys are merged on each rank in the order in which they stand, then over those ranks that have the key, in rank order; the fold
 /// starts from the first, with no identity. So the bits are the same on all ranks and in all runs. The input is not written.
 ///
-/// Cost, N ranks, p bytes of pairs here and q of the union: 4 (N-1) messages for few pairs, and (N-1)/N (p + q) bytes each way for
+/// Cost, N ranks, p bytes of pairs here and q of the union: 3 (N-1) messages for few pairs, and (N-1)/N (p + q) bytes each way for
 /// colocated. A key costs no bytes to a bit where most keys are there, a byte or two where few are (docs/algorithms.md).
 ///
 /// @throws usage before anything is sent; mismatch; timeout; mpi_error; protocol. After `mismatch` the communicator is as good as
@@ -259,8 +268,9 @@ sparse_tensor<K, T> allreduce_pairs(Comm& comm, const sparse_view<K, T>& view, c
 ///
 /// Method: Fei, Ho, Sahu, Canini, Sapio: Efficient Sparse Collective Communication (OmniReduce), SIGCOMM 2021, Algorithm 3;
 /// Renggli, Ashkboos, Aghagolzadeh, Alistarh, Hoefler: SparCML, SC 2019.
-template <class... Policies, class Comm, class View, class... More>
-requires detail::is_sparse_view<std::remove_cvref_t<View>>
-auto allreduce(Comm&& comm, View&& view, More&&... more) { return detail::allreduce_pairs(comm, view, Policies{}..., more...); }
+template <class... Policies, class Comm, detail::pairs View, class... More>
+typename detail::pairs_result<std::remove_cvref_t<View>>::type allreduce(Comm&& comm, View&& view, More&&... more) {
+  return detail::allreduce_pairs(comm, view, Policies{}..., more...);
+}
 
 }  // namespace omni

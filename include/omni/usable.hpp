@@ -48,6 +48,8 @@ void expect_usable(const Call& call) {
   expect_limit(call.limit);
   constexpr std::size_t largest_bytes = std::size_t{1} << 30U;
   expect_blocks(call.partition);
+  if (call.packet_bytes > largest_bytes)
+    throw usage("omni: packets of " + std::to_string(call.packet_bytes) + " bytes; they have at most 1 GiB");
   if (call.largest_block() > largest_bytes / sizeof(T))
     throw usage("omni: a block of " + std::to_string(call.largest_block()) + " elements is more than a packet holds (1 GiB)");
 }

@@ -1,7 +1,8 @@
 # SPDX-FileCopyrightText: 2026 The omni authors
 # SPDX-License-Identifier: BSL-1.0
 
-# cmake -DCOMPILER= -DCOMPILER_ID= -DINCLUDES=a|b -DCASE= -P check.cmake
+# cmake -DCOMPILER= -DCOMPILER_ID= -DINCLUDES=a|b -DPREPARED=folder [-DCASE=] -P check.cmake
+# Without a case: compiles the headers into the folder, once for all cases.
 
 set(most_errors 5)
 
@@ -10,6 +11,22 @@ set(command "${COMPILER}" -std=c++20 -fsyntax-only)
 foreach(directory IN LISTS directories)
   list(APPEND command "-I${directory}")
 endforeach()
+
+if(COMPILER_ID MATCHES "Clang")
+  set(headers "${PREPARED}/omni.pch")
+  set(use -include-pch "${headers}")
+else()
+  set(headers "${PREPARED}/omni_headers.hpp.gch")
+  set(use "-I${PREPARED}" -include omni_headers.hpp)
+endif()
+if(NOT CASE)
+  file(MAKE_DIRECTORY "${PREPARED}")
+  file(WRITE "${PREPARED}/omni_headers.hpp" "#include <omni/omni.hpp>\n")
+  list(REMOVE_ITEM command -fsyntax-only)
+  execute_process(COMMAND ${command} -x c++-header "${PREPARED}/omni_headers.hpp" -o "${headers}" COMMAND_ERROR_IS_FATAL ANY)
+  return()
+endif()
+list(APPEND command ${use})
 
 execute_process(COMMAND ${command} -DOMNI_CONTROL "${CASE}" RESULT_VARIABLE result ERROR_VARIABLE output)
 if(NOT result EQUAL 0)

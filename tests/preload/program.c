@@ -292,6 +292,28 @@ static void others(void) {
   MPI_Allreduce(in, out, 0, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
 }
 
+static int deleted;
+static int on_delete(MPI_Comm comm, int key, void* value, void* extra) {
+  (void)comm;
+  (void)key;
+  (void)value;
+  (void)extra;
+  ++deleted;
+  return MPI_SUCCESS;
+}
+static void attributes(void) {
+  static double x[4000];
+  MPI_Comm comm;
+  int key;
+  MPI_Comm_create_keyval(MPI_COMM_DUP_FN, on_delete, &key, NULL);
+  MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+  MPI_Comm_set_attr(comm, key, x);
+  MPI_Allreduce(MPI_IN_PLACE, x, 4000, MPI_DOUBLE, MPI_SUM, comm);
+  MPI_Comm_free(&comm);
+  expect(deleted == 1, "an attribute is deleted once");
+  MPI_Comm_free_keyval(&key);
+}
+
 #ifdef OPEN_MPI
 static int handled_errors;
 static void handler(MPI_Comm* comm, int* code, ...) {
@@ -324,6 +346,28 @@ static void mistakes(void) {
   try_MPI_INT(comm);
   MPI_Comm_free(&comm);
 }
+/* One rank alone is told what is wrong: nothing may wait for the others. */
+static void lonely_mistakes(void) {
+  static double x[4000], y[4000];
+  MPI_Comm comm;
+  MPI_Request request;
+  MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+  MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+  MPI_Iallreduce(x, y, 4000, MPI_DOUBLE, MPI_SUM, comm, &request);
+  MPI_Wait(&request, MPI_STATUS_IGNORE);
+  if (rank == 0) {
+    expect(MPI_Allreduce(x, y, -1, MPI_DOUBLE, MPI_SUM, comm) != MPI_SUCCESS, "a negative count fails");
+    expect(MPI_Allreduce(x, y, 4000, MPI_DOUBLE, MPI_BAND, comm) != MPI_SUCCESS, "bits of doubles fail");
+  }
+  MPI_Barrier(comm);
+  MPI_Comm_free(&comm);
+}
+/* Wrong, and yet Open MPI does it, with one element; on one rank only. */
+static void one_buffer_twice(void) {
+  double x = 1, y = 1;
+  MPI_Allreduce(rank == 0 ? &y : &x, &y, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+  expect(y == size, "one buffer twice on rank 0");
+}
 
 #endif
 
@@ -353,8 +397,11 @@ int main(int argc, char** argv) {
   try_MPI_INT(MPI_COMM_SELF);
   communicators(argc > 1 && strcmp(argv[1], "--free-early") == 0);
   others();
+  attributes();
 #ifdef OPEN_MPI /* Debian's MPICH is built without checks of arguments, and dies of them */
   mistakes();
+  lonely_mistakes();
+  one_buffer_twice();
 #endif
   misaligned();
   MPI_Reduce(&errors, &all, 1, MPI_INT, MPI_SUM, 0, MPI_COMM_WORLD);

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <cstddef>
+
 namespace testing {
 
 /// So many of `n` random draws as the build has time for: sanitizers slow a program down by an order of magnitude, and
@@ -11,6 +13,15 @@ constexpr int draws(int n) {
   return n / 8 + 1;
 #elif defined(__SANITIZE_ADDRESS__) || defined(OMNI_TEST_FEW)
   return n / 3 + 1;
+#else
+  return n;
+#endif
+}
+
+/// So many elements of a tensor of `n`: under the thread sanitizer every access to one of them counts.
+constexpr std::size_t elements(std::size_t n) {
+#if defined(__SANITIZE_THREAD__)
+  return n / 8 + 1;
 #else
   return n;
 #endif

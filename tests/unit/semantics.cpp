@@ -73,7 +73,7 @@ TEST_CASE("large tensors: many packets, dense and sparse, all topologies") {
   std::uint64_t seed = 500;
   for (const auto shape : {patterns::shape::none_null, patterns::shape::clustered, patterns::shape::hot_end})
     for (const int ranks : {2, 3, 5}) {
-      const cell c{ranks, 400009, shape, ++seed, seed % 2 == 0};
+      const cell c{ranks, testing::elements(400009), shape, ++seed, seed % 2 == 0};
       testing::check<patterns::wild, int>(c, omni::sum{}, omni::fixed_blocks{256}, omni::colocated{});
       testing::check<patterns::wild, int>(c, omni::sum{}, omni::fixed_blocks{256}, omni::replicated{4000, 1});
       testing::check<patterns::wild, int>(c, omni::sum{}, omni::fixed_blocks{256}, omni::ring{});

@@ -178,7 +178,7 @@ TEST_CASE("blocks that do not fit in packets are cut, and packets have to have a
     check<losing, double>({3, n, patterns::shape::uniform, ++seed, seed % 2 == 0}, omni::max{});
     check<losing, double>({2, n, patterns::shape::none_null, ++seed, seed % 2 == 0}, omni::max{}, fixed_blocks{100000});
   }
-  std::atomic<int> refused = 0;
+  std::atomic<int> refused = 0, right = 0;
   losing::run(2, [&](losing& comm) {
     std::vector<double> x(1000, 1);
     try {
@@ -186,8 +186,11 @@ TEST_CASE("blocks that do not fit in packets are cut, and packets have to have a
     } catch (const omni::usage& e) {
       if (std::string(e.what()).find("at least 512 bytes, not 300") != std::string::npos) ++refused;
     }
+    omni::allreduce(comm, x, fixed_blocks{16});  // nothing was sent: all is as it was
+    if (x == std::vector<double>(1000, 2)) ++right;
   });
   CHECK(refused == 2);
+  CHECK(right == 2);
 }
 
 TEST_CASE("servers keep slots x packet x workers, however many and large the calls") {

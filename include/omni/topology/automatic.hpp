@@ -36,7 +36,11 @@ namespace omni {
 /// Whether a tensor counts as dense goes by the densest rank; the ranks agree on it together with everything else (agreement.hpp).
 /// Each looks at a few blocks, always the same: the same input gives the same choice, and so the same bits, in every run.
 ///
-/// Without MPI, or for an operation or type that MPI does not have, it is the owner streams at every size.
+/// Without MPI, for an operation or type that MPI does not have, and for groups of tensors, it is the owner streams at every size.
+///
+/// Cost: that of what runs (OmniReduce's method, SIGCOMM'21, in all but MPI's own and the ring), after an agreement. Where ranks
+/// share memory that is reading N-1 cache lines; else, above small_bytes, ceil(log4 N) latencies of up to three messages of 48
+/// bytes. All ranks give the same two limits.
 struct automatic {
   std::size_t small_bytes = 0;  ///< 0: by the cost model where the communicator was calibrated, else 256 KiB
   std::size_t ring_bytes = 0;   ///< 0: by the cost model where a slow link was calibrated, else 4 MiB

@@ -39,8 +39,9 @@ struct automatic;
 ///
 /// Bytes out of a host of H: those of `Outer` for H ranks that have the host's union, (H-1)/H (d' + u) S for colocated, where d' is
 /// the share of blocks that are not null on some rank of the host; beside that, each rank writes and reads d S and u S inside.
-/// Three latencies more or less: two inside, and that of Outer. Folds in rank order on each host, then host by host in the order of
-/// their lowest ranks: the same bits on all ranks and in all runs, but not those of colocated where folding is not associative.
+/// Messages: none inside a host, and between hosts those of `Outer` for H ranks. Three latencies more or less: two inside, and that
+/// of Outer. Folds in rank order on each host, then host by host in the order of their lowest ranks: the same bits on all ranks and
+/// in all runs, but not those of colocated where folding is not associative.
 ///
 /// The communicator is split at the first blocking call that runs so; an iallreduce before that runs as colocated. So does
 /// everything where there is nothing to split (a transport other than MPI), every operation that does not commute or has no

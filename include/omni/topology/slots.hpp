@@ -38,6 +38,27 @@ inline int slots_wanted(int workers, std::size_t datagram_bytes) {
   return static_cast<int>(std::clamp<std::size_t>(slots, 2, 64));
 }
 
+/// Bytes of the datagrams of a call.
+template <class Call, class Transport>
+std::size_t datagram_bytes(const Call& call, const Transport& transport) {
+  const auto most = transport.preferred_packet_bytes();
+  return call.packet_bytes != 0 ? std::min(call.packet_bytes, most) : most;
+}
+/// What is wrong with a call over a transport that may lose messages: said before anything is sent.
+template <class Call, class Transport>
+void expect_slots(const Call& call, const Transport& transport) {
+  using T = typename Call::value_type;
+  const auto n = call.in.size(), datagram = datagram_bytes(call, transport);
+  if (call.blocks() != (n == 0 ? 0 : (n - 1) / std::max<std::size_t>(call.partition.largest(n), 1) + 1))
+    throw usage("omni: where packets may be lost, tensors are cut into blocks of equal size (fixed_blocks)");
+  constexpr std::size_t least_bytes = 512;  // the greeting's
+  if (datagram < least_bytes)
+    throw usage("omni: where packets may be lost they have at least " + std::to_string(least_bytes) + " bytes, not " +
+                std::to_string(datagram));
+  if (datagram - slot_overhead(1) < sizeof(T))
+    throw usage("omni: elements of " + std::to_string(sizeof(T)) + " bytes do not fit in packets of " + std::to_string(datagram));
+}
+
 /// One allreduce over a transport that may lose messages: this rank's worker and, unless there are servers, the owner of its share.
 template <class Call, class Transport>
 class slot_engine {
@@ -51,19 +72,11 @@ class slot_engine {
               Transport& transport, mailbox_type mailbox)
       : call_(call), rank_(transport.rank()), ranks_(transport.size()), messages_(std::move(mailbox)) {
     if constexpr (serves) servers_ = transport.servers();
-    const auto datagram = options.packet_bytes != 0 ? std::min(options.packet_bytes, transport.preferred_packet_bytes())
-                                                    : transport.preferred_packet_bytes();
+    const auto datagram = datagram_bytes(call, transport);
     mine_ = call.sign(name, datagram, options.window > 0 ? std::min(options.window, most_slots) : slots_wanted(ranks_, datagram));
     const auto n = call.in.size(), block = call.partition.largest(n);
-    if (call.blocks() != (n == 0 ? 0 : (n - 1) / std::max<std::size_t>(block, 1) + 1))
-      throw usage("omni: where packets may be lost, tensors are cut into blocks of equal size (fixed_blocks)");
-    if (datagram < least_bytes)
-      throw usage("omni: where packets may be lost they have at least " + std::to_string(least_bytes) + " bytes, not " +
-                  std::to_string(datagram));
     // Blocks that do not fit in a datagram are cut into equal parts that do.
     const auto most = (datagram - slot_overhead(1)) / sizeof(T);
-    if (most == 0)
-      throw usage("omni: elements of " + std::to_string(sizeof(T)) + " bytes do not fit in packets of " + std::to_string(datagram));
     const auto parts = std::max<std::size_t>((block + most - 1) / most, 1);
     block_ = (std::min(block, n) + parts - 1) / parts;
     mine_.largest_block = block_;
@@ -111,7 +124,6 @@ class slot_engine {
 
  private:
   using clock = std::chrono::steady_clock;
-  static constexpr std::size_t least_bytes = 512;  // the greeting's
   static constexpr int most_slots = 4096;
 
   [[nodiscard]] std::size_t owners() const { return static_cast<std::size_t>(servers_ != 0 ? servers_ : ranks_); }

@@ -72,9 +72,7 @@ class udp_socket {
   udp_socket(udp_socket&&) = delete;
   udp_socket& operator=(const udp_socket&) = delete;
   udp_socket& operator=(udp_socket&&) = delete;
-  ~udp_socket() {
-    if (file_ >= 0) ::close(file_);
-  }
+  ~udp_socket() = default;
 
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] int size() const { return static_cast<int>(addresses_.size()); }
@@ -134,7 +132,7 @@ class udp_socket {
     mine_.sin_family = AF_INET;
     if (name.empty()) mine_.sin_addr = first_interface();
     else if (::inet_pton(AF_INET, name.c_str(), &mine_.sin_addr) != 1) throw usage("omni: \"" + name + "\" is no IPv4 address");
-    file_ = ::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    file_.own(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (file_ < 0) fail("socket");
     // As much as the system gives: what comes while this rank computes waits there.
     const int room = 8 << 20;
@@ -164,7 +162,26 @@ class udp_socket {
     return found;
   }
 
-  int rank_ = 0, file_ = -1;
+  // Closes it also where the constructor throws.
+  class owned_file {
+   public:
+    owned_file() = default;
+    owned_file(const owned_file&) = delete;
+    owned_file(owned_file&&) = delete;
+    owned_file& operator=(const owned_file&) = delete;
+    owned_file& operator=(owned_file&&) = delete;
+    ~owned_file() {
+      if (number_ >= 0) ::close(number_);
+    }
+    void own(int number) { number_ = number; }
+    operator int() const { return number_; }  // NOLINT(google-explicit-constructor): it stands for the number
+
+   private:
+    int number_ = -1;
+  };
+
+  int rank_ = 0;
+  owned_file file_;
   std::size_t bytes_ = 0;
   sockaddr_in mine_{};
   std::vector<sockaddr_in> addresses_;                // by rank
@@ -182,8 +199,9 @@ namespace omni::transport {
 ///     omni::transport::udp net(MPI_COMM_WORLD);  // the communicator is used to tell addresses, and no more
 ///     omni::allreduce(net, std::span(grad));
 ///
-/// Making one is collective. Runs with the topologies `colocated` (the default) and, in a cluster, `dedicated`. IPv4; no
-/// encryption: for networks whose hosts trust each other.
+/// Making one is collective, and costs an all-gather of addresses; all ranks give the same `datagram_bytes`. @throws usage if
+/// size or address make no sense; error if the system gives no socket. Runs with the topologies `colocated` (the default) and, in a
+/// cluster, `dedicated`. IPv4; no encryption: for networks whose hosts trust each other.
 class udp : public detail::post_office<detail::udp_socket> {
  public:
   template <class Comm>

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "../concepts.hpp"
+#include "backoff.hpp"
 #include "window.hpp"
 
 namespace omni::detail {
@@ -20,8 +21,8 @@ namespace omni::detail {
 template <class Messages, class Group>
 class window_mailbox {
  public:
-  static constexpr std::size_t packet_room = window::packet_room;
-  static constexpr int in_flight = window::in_flight;
+  static constexpr std::size_t packet_room = shared_packets::most_bytes;
+  static constexpr int in_flight = shared_packets::in_flight;
 
   window_mailbox(Messages messages, Group& group) : messages_(std::move(messages)), group_(&group) {}
 
@@ -34,28 +35,28 @@ class window_mailbox {
   [[nodiscard]] bool enter() {
     if (!group_->is_oldest(call())) return false;
     inside_ = group_->shared_window();
-    inside_->expect_alive(call());
-    inside_->rewind();
+    inside_->records().expect_alive(call());
+    inside_->packets().rewind();
     return true;
   }
   /// Where a packet to be sent has to lie.
-  [[nodiscard]] std::span<std::byte> room(std::size_t bytes) { return inside_->room(bytes); }
+  [[nodiscard]] std::span<std::byte> room(std::size_t bytes) { return inside_->packets().room(bytes); }
   /// The receiver is done with the oldest packet of a stream. Of a message: nothing to do.
   void release(int peer, unsigned stream) {
-    if (inside_ != nullptr) inside_->release(peer, stream);
+    if (inside_ != nullptr) inside_->packets().release(peer, stream);
   }
 
   void send(int peer, unsigned stream, std::span<const std::byte> bytes, std::uint64_t token) {
-    if (inside_ != nullptr) inside_->send(peer, stream, bytes, token);
+    if (inside_ != nullptr) inside_->packets().send(peer, stream, bytes, token);
     else messages_.send(peer, stream, bytes, token);
   }
   void receive(int peer, unsigned stream, std::span<std::byte> buffer, std::uint64_t token) {
-    if (inside_ != nullptr) inside_->receive(peer, stream, token);
+    if (inside_ != nullptr) inside_->packets().receive(peer, stream, token);
     else messages_.receive(peer, stream, buffer, token);
   }
   [[nodiscard]] std::span<const completion> poll() {
     if (inside_ == nullptr) return messages_.poll();
-    const auto done = inside_->poll();
+    const auto done = inside_->packets().poll();
     // Whoever polls on and on in vain waits, and is the only one to drive what else this rank has under way.
     if (done.empty() && ++in_vain_ % 64 == 0) nudge();
     return done;
@@ -63,18 +64,18 @@ class window_mailbox {
   [[nodiscard]] std::span<const completion> wait() {
     if (inside_ == nullptr) return messages_.wait();
     backoff patience(inside_->has_core());
-    auto done = inside_->poll();
-    for (; done.empty() && !inside_->idle(); done = inside_->poll()) patience.pause([this] { nudge(); });
+    auto done = inside_->packets().poll();
+    for (; done.empty() && !inside_->packets().idle(); done = inside_->packets().poll()) patience.pause([this] { nudge(); });
     return done;
   }
   void cancel(unsigned stream) {
-    if (inside_ != nullptr) inside_->cancel(stream);
+    if (inside_ != nullptr) inside_->packets().cancel(stream);
     else messages_.cancel(stream);
   }
   void abandon() { messages_.abandon(); }
   /// For whoever waits on and on: lets MPI move on, and looks whether somebody has given up.
   void nudge() {
-    if (auto* const w = group_->shared_window()) w->expect_alive(call());
+    if (auto* const w = group_->shared_window()) w->records().expect_alive(call());
     if constexpr (requires { messages_.nudge(); }) messages_.nudge();
   }
 
