@@ -137,6 +137,10 @@ class collective final : public operation_base {
     }
   }
 
+  bool is_held_up() override {
+    if constexpr (requires { call_.is_held_up(); }) return stage_ == stage::running && call_.is_held_up();
+    else return false;
+  }
   // Who waits too long calls the roll, and whoever waits as well answers. Who does not is missing.
   bool is_given_up() override {
     if constexpr (requires { transport_.is_roll_called(); }) return transport_.is_roll_called();
@@ -320,6 +324,7 @@ class collective final : public operation_base {
     if constexpr (!requires { Call::is_part; }) {  // else the whole is told of
       if (!call_.is_stage) trace(transport_.rank(), report_, before_);
     }
+    if constexpr (requires { call_.settle(); }) call_.let_go();  // the next call may have its buffers
     complete();
   }
   // Buffers go back, or are given up, before anybody else can take them.

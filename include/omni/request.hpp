@@ -41,7 +41,7 @@ class operation_base {
     return guarded([this] {
       const bool moved = advance();
       if (patience_.limited() && !done_) {
-        if (moved) patience_.renew();
+        if (moved || is_held_up()) patience_.renew();
         else if (patience_.spent() || (patience_.now_and_then() && is_given_up())) run_out();
       }
       return moved;
@@ -121,6 +121,8 @@ class operation_base {
   virtual bool advance() = 0;
   /// Waits until a step may be possible.
   virtual void block() = 0;
+  /// It waits, but for nobody else.
+  [[nodiscard]] virtual bool is_held_up() { return false; }
   /// Another rank has waited too long already.
   [[nodiscard]] virtual bool is_given_up() { return false; }
   /// Throws what there is to say of a wait that was too long.

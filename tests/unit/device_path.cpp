@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -9,6 +11,7 @@
 #include <omni/omni.hpp>
 #include <span>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "../support/late_device.hpp"
@@ -165,18 +168,60 @@ TEST_CASE("device path: the input is read after what is in the caller's stream")
     omni::detail::borrowed_buffers<late_device>::drop();
   });
 }
-TEST_CASE("device path: requests, several under way") {
+TEST_CASE("device path: requests, many under way, and nothing is allocated from the second step on") {
   threads::run(3, [](threads& comm) {
     late_machine machine;
-    std::vector<std::vector<int>> all(4, std::vector<int>(50000, 0));
-    std::vector<omni::request> requests;
-    for (std::size_t i = 0; i < all.size(); ++i) {
-      all[i][i * 1000] = 1;
-      requests.push_back(start(comm, machine, std::span(all[i])));
+    std::vector<std::vector<int>> all(8, std::vector<int>(50000));
+    int before = 0;
+    for (int step = 0; step < 3; ++step) {
+      std::vector<omni::request> requests;
+      for (std::size_t i = 0; i < all.size(); ++i) {
+        std::fill(all[i].begin(), all[i].end(), 0);
+        all[i][i * 1000] = 1;
+        requests.push_back(start(comm, machine, std::span(all[i])));
+      }
+      for (std::size_t i = all.size(); i-- != 0;) requests[i].wait();
+      for (std::size_t i = 0; i < all.size(); ++i) CHECK(all[i][i * 1000] == 3);
+      if (step > 0) CHECK(machine.allocations == before);
+      before = machine.allocations;
     }
-    for (std::size_t i = all.size(); i-- != 0;) requests[i].wait();
-    for (std::size_t i = 0; i < all.size(); ++i) CHECK(all[i][i * 1000] == 3);
-    requests.clear();
+    omni::detail::borrowed_buffers<late_device>::drop();
+  });
+}
+TEST_CASE("device path: a request that is done has given its buffers back") {
+  threads::run(2, [](threads& comm) {
+    late_machine machine;
+    std::vector<int> x(50000, 0);
+    auto r = start(comm, machine, std::span(x));
+    r.wait();
+    const int before = machine.allocations;
+    for (int i = 0; i < 3; ++i) {
+      r = start(comm, machine, std::span(x));
+      r.wait();
+    }
+    CHECK(machine.allocations == before);
+    r = {};
+    omni::detail::borrowed_buffers<late_device>::drop();
+  });
+}
+TEST_CASE("device path: a rank that does not call is missed when the deadline is over") {
+  const testing::leaks_are_meant meant;
+  threads::run(3, [](threads& comm) {
+    if (comm.rank() == 2) return;
+    const testing::leaks_are_meant here;
+    late_machine machine;
+    std::vector<int> x(5000, 1);
+    CHECK_THROWS_AS(reduce<int>(comm, machine, true, x, x, omni::deadline{std::chrono::milliseconds(200)}), omni::timeout);
+    omni::detail::borrowed_buffers<late_device>::drop();
+  });
+}
+TEST_CASE("device path: what the device has to do before is no time that a rank waits") {
+  threads::run(2, [](threads& comm) {
+    late_machine machine;
+    std::vector<int> x(5000, 1);
+    for (int i = 0; i < 100; ++i) machine.push(0, [] { std::this_thread::sleep_for(std::chrono::milliseconds(15)); });
+    reduce<int>(comm, machine, true, x, x, omni::deadline{std::chrono::seconds(1)});
+    CHECK(x[4999] == 2);
     omni::detail::borrowed_buffers<late_device>::drop();
   });
 }

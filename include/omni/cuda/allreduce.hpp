@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <exception>
 #include <span>
+#include <string>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -66,6 +67,21 @@ cudaStream_t stream_among(const A&... all) {
   return s;
 }
 
+/// A stream that is not the default one belongs to a device.
+inline void expect_stream_of(const cuda_device& device, cudaStream_t stream) {
+#if CUDART_VERSION >= 12080
+  if (stream == nullptr || stream == cudaStreamLegacy || stream == cudaStreamPerThread) return;
+  int number = 0;
+  check_cuda(cudaStreamGetDevice(stream, &number), "cudaStreamGetDevice");
+  if (number != device.number)
+    throw usage("omni: the tensor is on device " + std::to_string(device.number) + ", the stream on device " +
+                std::to_string(number));
+#else
+  static_cast<void>(device);
+  static_cast<void>(stream);
+#endif
+}
+
 /// Runs f(transport, call, topology) on the ranks that have tensors: on a cluster the workers fold among themselves.
 template <class Comm, class F>
 auto on_device_ranks(Comm& comm, const F& f) {
@@ -82,6 +98,7 @@ auto on_device_memory(Comm& comm, device_span<const T> in, device_span<T> out, c
   std::exception_ptr failed;
   try {
     device.number = device_of(in.data(), out.data(), in.size());
+    expect_stream_of(device, stream_among(more...));
   } catch (const cuda_error&) {
     failed = std::current_exception();  // of work before the call, say: the others have called and will wait
   }
@@ -167,10 +184,16 @@ requires detail::on_device<std::remove_reference_t<Data>>
 /// In place, wherever the tensor lies: CUDA is asked. All ranks must find the same.
 template <class... Policies, class Comm, class Data, class... More>
 requires detail::is_located<std::remove_cvref_t<Data>> report allreduce(Comm&& comm, Data&& data, More&&... more) {
-  if (data.length != 0 && detail::device_of(data.pointer) >= 0)
-    return allreduce<Policies...>(comm, device_span(data.pointer, data.length), more...);
-  if constexpr ((detail::is_stream<More> || ...))
-    detail::check_cuda(cudaStreamSynchronize(detail::stream_among(more...)), "cudaStreamSynchronize");
+  bool there = false;
+  try {
+    there = data.length != 0 && detail::device_of(data.pointer) >= 0;
+    if constexpr ((detail::is_stream<More> || ...))
+      if (!there) detail::check_cuda(cudaStreamSynchronize(detail::stream_among(more...)), "cudaStreamSynchronize");
+  } catch (const cuda_error&) {
+    if (data.length == 0) throw;
+    there = true;  // where it fails again, in the call, of which the others hear
+  }
+  if (there) return allreduce<Policies...>(comm, device_span(data.pointer, data.length), more...);
   return std::apply(
       [&](const auto&... choices) { return allreduce<Policies...>(comm, std::span(data.pointer, data.length), choices...); },
       std::tuple_cat(detail::unless_stream(more)...));

@@ -46,6 +46,8 @@ struct device_call : call<T, Op, Partitioner, simd_detector> {
   [[nodiscard]] static constexpr bool in_place() { return true; }  // what is null is cleared on the device
   void copy_through() const { transfer->copy_through(); }
   void settle() const { transfer->settle(); }
+  /// Whether the device has not come to the call yet: that wait is for nobody else.
+  [[nodiscard]] bool is_held_up() const { return transfer->is_held_up(); }
   void let_go() { transfer.reset(); }
 };
 
@@ -77,7 +79,10 @@ auto with_device_call(const Device& device, typename Device::stream stream, bool
   static_assert(takes_devices<decltype(c.topology)>, "omni: tensors on a device go by automatic, colocated or replicated");
   static_assert(
       requires { c.partition.uniform(); }, "omni: tensors on a device are cut into blocks of equal size");
+  static_assert(std::is_same_v<std::remove_cv_t<decltype(c.detector)>, simd_detector>,
+                "omni: tensors on a device are scanned there, by no detector of the host");
   device_call<T, decltype(c.op), partitioner_type, Device> made{{in, out, c.op, c.partition, simd_detector{}}, nullptr};
+  made.limit = c.limit;
   expect_usable(made);
   const auto n = made.size();
   const auto block = std::max<std::size_t>(made.largest_block(), 1);

@@ -75,7 +75,8 @@ class device_input {
   /// Whether a block's tile is on the host.
   [[nodiscard]] bool available(std::size_t block) {
     const auto chunk = chunk_of(block);
-    if (chunk >= ready_) pump();
+    // Now and then also for the chunks after it: the device should not wait for a host that packs.
+    if (chunk >= ready_ || (ready_ < chunks_ && ++asked_ % 256 == 0)) pump();
     return chunk < ready_;
   }
   /// Waits until it may be.
@@ -180,6 +181,7 @@ class device_input {
   compact_job job_;
   std::uint64_t chunk_tiles_ = 1, chunks_ = 0, chunk_words_ = 0;
   std::uint64_t scanning_ = 0, copying_ = 0, ready_ = 0;  // chunks below have been given to the device; are copied; are here
+  unsigned asked_ = 0;
 };
 
 }  // namespace omni::detail

@@ -29,7 +29,7 @@ struct device_buffers {
   output_buffers<Device> output;
 };
 
-/// Borrowed from a pool of the thread, returned when the call has ended.
+/// Borrowed from a pool of the thread, returned when the call has ended. The pool keeps as many as have been out at once.
 template <class Device>
 class borrowed_buffers {
  public:
@@ -47,10 +47,7 @@ class borrowed_buffers {
   borrowed_buffers(borrowed_buffers&&) = delete;
   borrowed_buffers& operator=(const borrowed_buffers&) = delete;
   borrowed_buffers& operator=(borrowed_buffers&&) = delete;
-  ~borrowed_buffers() {
-    auto& all = spare();
-    if (all.size() < keep) all.push_back(std::move(mine_));
-  }
+  ~borrowed_buffers() { spare().push_back(std::move(mine_)); }
   device_buffers<Device>& operator*() const { return *mine_; }
   device_buffers<Device>* operator->() const { return mine_.get(); }
 
@@ -58,7 +55,6 @@ class borrowed_buffers {
   static void drop() { spare().clear(); }
 
  private:
-  static constexpr std::size_t keep = 4;
   static std::vector<std::unique_ptr<device_buffers<Device>>>& spare() {
     thread_local std::vector<std::unique_ptr<device_buffers<Device>>> all;
     return all;
@@ -111,6 +107,12 @@ class device_transfer {
   }
   void await(std::size_t block) {
     if (!available(block)) input_.await(block);
+  }
+  /// Whether the device still has to do what was in the caller's stream before the call.
+  [[nodiscard]] bool is_held_up() {
+    expect_begun();
+    const auto guard = device_.enter();
+    return !device_.reached(buffers_->called.get());
   }
   [[nodiscard]] const device_input<Device>& input() const { return input_; }
   [[nodiscard]] std::byte* room(std::size_t block, std::size_t n) { return output_.room(block, n); }

@@ -16,7 +16,9 @@ namespace omni::detail {
 
 /// Throws what a routine of CUDA came back with.
 inline void check_cuda(cudaError_t code, const char* routine) {
-  if (code != cudaSuccess) throw cuda_error(routine, cudaGetErrorName(code), static_cast<int>(code), cudaGetErrorString(code));
+  if (code == cudaSuccess) return;
+  static_cast<void>(cudaGetLastError());  // told of here, and not again to the next who asks
+  throw cuda_error(routine, cudaGetErrorName(code), static_cast<int>(code), cudaGetErrorString(code));
 }
 
 /// One of CUDA's devices: what device.hpp asks for.
@@ -86,7 +88,7 @@ struct cuda_device {
   static bool reached(event e) {
     const auto code = cudaEventQuery(e);
     if (code == cudaErrorNotReady) {
-      static_cast<void>(cudaGetLastError());  // which keeps it, though it is none
+      if (cudaPeekAtLastError() == code) static_cast<void>(cudaGetLastError());  // which keeps it, though it is none
       return false;
     }
     check_cuda(code, "cudaEventQuery");
