@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <exception>
 #include <memory>
@@ -86,9 +87,10 @@ report run(Transport&& transport, const Call& call, const Topology& topology);
 template <class Transport, class Call, class Topology>
 report run_one_by_one(Transport& transport, const Call& group, const Topology& topology) {
   report sum;
-  for (std::size_t i = 0; i < group.data->in.size(); ++i) {
+  for (std::size_t i = 0; i < std::max<std::size_t>(group.data->in.size(), 1); ++i) {
     auto one = group.one(i);
     choose_topology(one, topology);
+    one.options = mixed(one.options, mixed(group.partition.fingerprint(), i));  // the ranks have the same group, or hear of it
     add_to(sum, run(transport, one, topology));
   }
   return sum;
@@ -108,7 +110,11 @@ report run(Transport&& transport, const Call& call, const Topology& topology) {
       return run_natively(transport, call, watch);
     };
     bool small = false;
-    if constexpr (std::is_same_v<Topology, automatic>) small = topology.is_small(call.bytes(), surroundings::of(transport));
+    if constexpr (std::is_same_v<Topology, automatic>) {
+      // What all ranks go by alike is known when the communicator is open.
+      if constexpr (requires { transport.is_open(); }) small = !transport.is_open();
+      small = small || topology.is_small(call.bytes(), surroundings::of(transport));
+    }
     if (small && transport.size() > 1) {
       settle_queue(transport, call.limit.count() != 0 ? call.limit : environment_limit());
       if (bypasses(topology, call, transport)) return natively(stopwatch());

@@ -10,17 +10,20 @@
 namespace omni {
 namespace detail {
 
+/// Before MPI blocks: every rank comes here, and does meanwhile what the others still need of it.
+template <class Transport>
+void await_all_ranks(Transport& transport) {
+  unsigned char nothing = 0;
+  static_cast<void>(allreduce(transport, std::span(&nothing, 1), bor{}, replicated{}));
+}
+
 /// What the transport is found to do; measured the first time, by all ranks together.
 template <class Transport>
 calibration calibrated(Transport& transport) {
   settle_queue(transport);
   // What is under way has chosen by what was known when it began: it is finished before that changes.
   if (!transport.measured().known() && operation_base::any_active()) operation_base::settle(&transport.context());
-  // Measuring blocks inside MPI: where waits have an end, every rank is there first.
-  if (!transport.measured().known() && transport.agreed_limit().count() != 0) {
-    unsigned char nothing = 0;
-    static_cast<void>(allreduce(transport, std::span(&nothing, 1), bor{}, replicated{}));
-  }
+  if (!transport.measured().known()) await_all_ranks(transport);
   return transport.calibrate();
 }
 

@@ -147,10 +147,13 @@ class cluster {
 
   [[nodiscard]] std::size_t preferred_packet_bytes() const { return members_.transport().preferred_packet_bytes(); }
   [[nodiscard]] auto open() {
-    if (!broken_.empty()) throw error("omni: this cluster is unusable since an earlier error: " + broken_);
+    expect_usable();
     return members_.transport().open();
   }
   void mark_broken(const std::string& why) { broken_ = why; }
+  void expect_usable() const {
+    if (!broken_.empty()) throw error("omni: this cluster is unusable since an earlier error: " + broken_);
+  }
   [[nodiscard]] auto& context() const requires requires(const carrier& t) { t.context(); }
   { return members_.transport().context(); }
   [[nodiscard]] auto keep_alive() const requires requires(const carrier& t) { t.keep_alive(); }
@@ -161,6 +164,8 @@ class cluster {
   { return members_.transport().may_start(ticket); }
   void has_started() requires requires(carrier& t) { t.queue(); }
   { members_.transport().has_started(); }
+  void give_up_turn(std::uint32_t ticket) requires requires(carrier& t) { t.queue(); }
+  { members_.transport().give_up_turn(ticket); }
   [[nodiscard]] bool nothing_queued() requires requires(carrier& t) { t.queue(); }
   { return members_.transport().nothing_queued(); }
   [[nodiscard]] auto agreed_limit() const requires requires(const carrier& t) { t.agreed_limit(); }
@@ -179,7 +184,7 @@ class cluster {
  private:
   int run(const detail::reductions& known) {
     if (!is_server()) throw usage("omni: rank " + std::to_string(rank()) + " is a worker; only servers serve");
-    if (!broken_.empty()) throw error("omni: this cluster is unusable since an earlier error: " + broken_);
+    expect_usable();
     detail::settle_queue(members_.transport(), {});  // workers may take their time
     if constexpr (may_lose) return serve_slots(known);
     else return serve_streams(known);

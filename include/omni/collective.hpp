@@ -41,6 +41,7 @@ class collective final : public operation_base {
   static constexpr bool agrees = agrees_first<transport_type>();  // else the engine finds out whether the ranks have called alike
   static constexpr bool queues = requires(transport_type & t) { t.queue(); };
   static constexpr bool shares = requires(transport_type & t) { t.shared_window(); };
+  static constexpr bool serves = requires(transport_type & t) { t.servers(); };
   static constexpr bool hands_over = may_hand_over<Topology, Call, transport_type>();
 
  public:
@@ -80,7 +81,10 @@ class collective final : public operation_base {
     switch (stage_) {
       case stage::queued:
         if constexpr (queues) {
-          if (!holds_turn_ && !transport_.may_start(ticket_)) return false;
+          if (!holds_turn_) {
+            expect_usable();
+            if (!transport_.may_start(ticket_)) return false;
+          }
           holds_turn_ = true;
           patience_.limit(limit_of(call_, transport_));
         }
@@ -108,7 +112,13 @@ class collective final : public operation_base {
         return false;
       case stage::running:
         const bool moved = engine_->progress();
-        if (!engine_->done()) return moved;
+        begun_ = begun_ || moved;
+        if (!engine_->done()) {
+          if constexpr (serves) {
+            if (!moved) expect_usable();
+          }
+          return moved;
+        }
         engine_->finish(report_);
         report_.exchange_seconds += before_;
         end();
@@ -133,10 +143,16 @@ class collective final : public operation_base {
         if constexpr (agrees) comparison_->wait();
         return;
       case stage::running:
+        if constexpr (serves) expect_usable();  // there may be no server any more
         return engine_->wait();
     }
   }
+  // An operation that waits hears when another has found that nothing will come of it.
+  void expect_usable() const {
+    if constexpr (requires { transport_.expect_usable(); }) transport_.expect_usable();
+  }
 
+  bool waits_for_turn() override { return stage_ == stage::queued || (stage_ == stage::running && !begun_); }
   bool is_held_up() override {
     if constexpr (requires { call_.is_held_up(); }) return stage_ == stage::running && call_.is_held_up();
     else return false;
@@ -334,6 +350,9 @@ class collective final : public operation_base {
     mailbox_.reset();
   }
   void fail(const std::exception_ptr& error) noexcept override {
+    if constexpr (queues) {
+      if (stage_ == stage::queued && !holds_turn_) transport_.give_up_turn(ticket_);
+    }
     pass_turn();
     const auto why = reason(error);
     if constexpr (shares) {
@@ -341,7 +360,7 @@ class collective final : public operation_base {
     }
     if constexpr (requires { engine_->give_up(); }) {
       constexpr bool hurries = requires { engine_->hurry(); };
-      const bool late = ran_out(error);
+      const bool late = ran_out(error) || (serves && !is_usable());
       if constexpr (hurries) {
         if (engine_ && late) engine_->hurry();
       }
@@ -351,6 +370,14 @@ class collective final : public operation_base {
     if constexpr (requires { call_.settle(); }) call_.let_go();  // the caller may free his memory from now on
     if constexpr (requires { transport_.mark_broken(std::string()); }) {
       if (why) transport_.mark_broken(*why);
+    }
+  }
+  [[nodiscard]] bool is_usable() const noexcept {
+    try {
+      expect_usable();
+      return true;
+    } catch (...) {
+      return false;
     }
   }
   static bool ran_out(const std::exception_ptr& error) {
@@ -384,7 +411,7 @@ class collective final : public operation_base {
   stage stage_ = stage::queued;
   bool handed_over_ = false;
   std::uint32_t ticket_ = 0, number_ = 0;  // of its turn; of the call on the transport
-  bool holds_turn_ = false;
+  bool holds_turn_ = false, begun_ = false;
   unsigned in_vain_ = 0;
   std::optional<mailbox_type> mailbox_;
   std::optional<agreement> agreement_;

@@ -148,9 +148,13 @@ struct group_call : call<T, Op, group_blocks<Partitioner>, Detector> {
     return s;
   }
 
-  /// The call of one of its tensors.
+  /// The call of one of its tensors; of one without elements, if it has none.
   [[nodiscard]] auto one(std::size_t i) const {
-    call<T, Op, Partitioner, Detector> made{data->in[i], data->out[i], this->op, this->partition.each(), this->detector};
+    call<T, Op, Partitioner, Detector> made{{}, {}, this->op, this->partition.each(), this->detector};
+    if (i < data->in.size()) {
+      made.in = data->in[i];
+      made.out = data->out[i];
+    }
     made.limit = this->limit;
     return made;
   }

@@ -84,7 +84,9 @@ class plan {
     if constexpr (requires { transport.calibrate(); }) {
       if (transport.one_host()) return;  // nothing is chosen by what would be measured
       detail::calibrated(transport);
-      if (transport.has_levels(0, true)) static_cast<void>(transport.levels(0));
+      if (!transport.has_levels(0, true) || transport.has_levels(0, false)) return;
+      detail::await_all_ranks(transport);
+      static_cast<void>(transport.levels(0));
     }
   }
 

@@ -74,7 +74,10 @@ class operation_base {
     auto& all = active();
     for (std::size_t i = 0; i < all.size();) {
       auto* const op = all[i];
-      if (op->progress()) moved = true;
+      if (op->progress()) {
+        moved = true;
+        op->renew_those_behind();
+      }
       if (i < all.size() && all[i] == op) ++i;  // done ones have left
     }
     return moved;
@@ -121,6 +124,8 @@ class operation_base {
   virtual bool advance() = 0;
   /// Waits until a step may be possible.
   virtual void block() = 0;
+  /// It waits for others of its group that came before it.
+  [[nodiscard]] virtual bool waits_for_turn() { return false; }
   /// It waits, but for nobody else.
   [[nodiscard]] virtual bool is_held_up() { return false; }
   /// Another rank has waited too long already.
@@ -138,6 +143,12 @@ class operation_base {
   patience patience_{std::chrono::nanoseconds(0)};
 
  private:
+  // As long as they move on whose turn it is, the others' time does not run.
+  void renew_those_behind() noexcept {
+    for (auto* const other : active())
+      if (other != this && other->patience_.limited() && other->waits_for_turn() && other->group() == group())
+        other->patience_.renew();
+  }
   template <class F>
   bool guarded(F&& step) noexcept {
     try {

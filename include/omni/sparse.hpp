@@ -203,7 +203,7 @@ sparse_tensor<K, T> reduce_pairs(Transport& transport, const sparse_view<K, T>& 
     summary = agree_on_sizes(transport, call.terms, plan, call.sizes);
     call.width = std::max<std::size_t>(view.width != 0 ? view.width : static_cast<std::size_t>(call.sizes.width), 1);
     call.result = &result;
-    const auto owners = plan.owners(call.sizes, call.width * sizeof(T), transport.size());
+    const auto owners = plan.owners(call.sizes, call.largest_width() * sizeof(T), transport.size());
     r = run_part(transport, call, sparse_streams{owners, plan.options});
   }
   r.bytes_sent += summary.bytes_sent;

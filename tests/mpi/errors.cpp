@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 #include <mpi.h>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdlib>
 #include <functional>
@@ -182,4 +183,35 @@ TEST_CASE("an operation that throws on one rank: no other rank waits for it") {
     thrown = here != 1;
   }
   CHECK(thrown);
+}
+
+TEST_CASE("requests behind one that ran out of time end, too, on all ranks") {
+  owned dup;
+  MPI_Comm_dup(MPI_COMM_WORLD, &dup.comm);
+  omni::plan(dup.comm, 1);  // opened: Open MPI does not survive the end of a communicator that it still duplicates
+  if (size() == 1) return;
+  if (rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(800));
+  std::vector<std::vector<int>> x(3, std::vector<int>(50000, 1));
+  std::vector<omni::request> requests;
+  std::vector<std::string> heard;
+  const auto hear = [&](const auto& f) {
+    try {
+      f();
+      heard.emplace_back("done");
+    } catch (const omni::timeout&) {
+      heard.emplace_back("timeout");
+    } catch (const omni::error&) {
+      heard.emplace_back("error");
+    }
+  };
+  const auto start = [&](std::size_t i, const auto&... more) {
+    hear([&] { requests.push_back(omni::iallreduce(dup.comm, x[i], omni::colocated{}, more...)); });
+  };
+  start(0);
+  start(1, omni::deadline{std::chrono::milliseconds(200)});
+  start(2);
+  for (auto r = requests.rbegin(); r != requests.rend(); ++r) hear([&] { r->wait(); });
+  CHECK(heard.size() == 3 + requests.size());
+  if (rank() != 1) CHECK(heard[4] == "timeout");
+  CHECK(heard[3] != "done");
 }

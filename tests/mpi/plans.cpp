@@ -4,12 +4,14 @@
 #include <mpi.h>
 
 #include <bit>
+#include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <limits>
 #include <numeric>
 #include <omni/omni.hpp>
 #include <string>
+#include <thread>
 #include <tuple>
 #include <vector>
 
@@ -129,6 +131,20 @@ TEST_CASE("reports over MPI: what is sent is received") {
     balance(omni::replicated{});
     balance(omni::ring{});
   }
+}
+
+TEST_CASE("calibration while requests of another communicator need this rank") {
+  testing::owned mine;
+  MPI_Comm_dup(MPI_COMM_WORLD, &mine.comm);
+  std::vector<int> x(200000, 1);
+  auto r = omni::iallreduce(MPI_COMM_WORLD, x, omni::colocated{});
+  if (rank() != 0) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    r.wait();
+  }
+  CHECK(omni::calibrate(mine.comm).known() == (size() > 1));
+  r.wait();
+  CHECK(x[777] == size());
 }
 
 TEST_CASE("calibration: measured once, and the same on all ranks") {

@@ -198,6 +198,24 @@ TEST_CASE("workers that disagree hear of it from the servers, and go on") {
     }
 }
 
+TEST_CASE("workers that call with different groups hear of it, and go on") {
+  std::array<std::string, 2> lengths, nothing;
+  with_servers(
+      2, 1,
+      [&](auto& cluster) {
+        const auto r = static_cast<std::size_t>(cluster.rank());
+        std::vector<std::vector<int>> group(2 - r, std::vector<int>(10, 1)), some(r, std::vector<int>(10, 1));
+        lengths[r] = what_of([&] { omni::allreduce(cluster, group); });
+        nothing[r] = what_of([&] { omni::allreduce(cluster, some); });
+        std::vector<int> z(10, 1);
+        omni::allreduce(cluster, z);
+        CHECK(z == std::vector<int>(10, 2));
+      },
+      omni::reduction<int>{});
+  for (const auto& h : lengths) CHECK(h.substr(0, 26) == "omni: ranks disagree about");
+  for (const auto& h : nothing) CHECK(h.substr(0, 26) == "omni: ranks disagree about");
+}
+
 TEST_CASE("an operation that servers do not know is refused by name, and the cluster goes on") {
   with_servers(
       3, 2,
@@ -240,6 +258,27 @@ TEST_CASE("an operation that throws on a server ends the call on every worker") 
   };
   CHECK(what_of(run) == "thirteen");
   for (const auto& h : heard) CHECK(h == "omni: packet from rank 3 refused: the rank gave up");
+}
+
+TEST_CASE("an operation that throws on a server ends all that the workers have under way") {
+  std::array<std::string, 3> first, second;
+  const auto run = [&] {
+    with_servers(
+        3, 1,
+        [&](auto& cluster) {
+          const auto r = static_cast<std::size_t>(cluster.rank());
+          std::vector<int> x(20000, 1), y(20000, 1);
+          if (r == 0) x[12345] = 13;
+          auto a = omni::iallreduce(cluster, x, explosive{});
+          auto b = omni::iallreduce(cluster, y);
+          first[r] = what_of([&] { a.wait(); });
+          second[r] = what_of([&] { b.wait(); });
+        },
+        omni::reduction<int, explosive>{}, omni::reduction<int>{});
+  };
+  CHECK(what_of(run) == "thirteen");
+  for (const auto& h : first) CHECK(h == "omni: packet from rank 3 refused: the rank gave up");
+  for (const auto& h : second) CHECK(h != "nothing");
 }
 
 namespace {

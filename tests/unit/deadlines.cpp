@@ -16,6 +16,7 @@
 #include "../support/leaks.hpp"
 #include "../support/losing.hpp"
 #include "../support/ranks.hpp"
+#include "../support/sharing.hpp"
 
 namespace {
 
@@ -161,6 +162,26 @@ TEST_CASE("a program that computes for longer than the deadline between start an
     r.wait();
   });
   for (const auto& x : out) CHECK(x == std::vector<int>(100, 2));
+}
+
+TEST_CASE("requests that wait for their turn at shared memory have not waited while those before them move on") {
+  struct slow {
+    int operator()(int a, int b) const {
+      if (a == 77) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      return a + b;
+    }
+  };
+  testing::sharing::run(2, [](testing::sharing& comm) {
+    std::vector<std::vector<int>> x(12, std::vector<int>(512, 1));
+    std::vector<omni::request> requests;
+    for (auto& v : x) {
+      for (std::size_t b = 0; b < v.size() && comm.rank() == 0; b += 64) v[b] = 77;
+      requests.push_back(omni::iallreduce(comm, v, slow{}, omni::colocated{}, omni::fixed_blocks{64},
+                                          omni::deadline{std::chrono::milliseconds(300)}));
+    }
+    for (auto& r : requests) CHECK_NOTHROW(r.wait());
+    for (const auto& v : x) CHECK((v[0] == 78 && v[1] == 2));
+  });
 }
 
 TEST_CASE("a rank that leaves a ring in the middle, by an exception, does not keep the others") {

@@ -107,6 +107,9 @@ TEST_CASE("key-value: ranks that disagree all hear of it, and the next call work
   check_mismatch_everywhere("width", "4", "3", pairs_of<K, float>(100, 4), pairs_of<K, float>(100, 3));
   check_mismatch_everywhere("width", "1", "10000", pairs_of<K, float>(50000, 1), pairs_of<K, float>(3, 10000));
   check_mismatch_everywhere("width", "4", "3", pairs_of<K, float>(100, 4), pairs_of<K, float>(0, 3));
+  // Rows that fit into shared packets on all ranks but one.
+  check_mismatch_everywhere("width", "1024", "200000", pairs_of<K, float>(30, 1024, omni::colocated{}),
+                            pairs_of<K, float>(3, 200000, omni::colocated{}));
 }
 
 TEST_CASE("key-value: ranks without keys learn the width, and all may be without") {

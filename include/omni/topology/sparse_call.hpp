@@ -97,6 +97,11 @@ struct sparse_call : call<unsigned char, bor, fixed_blocks, scalar_detector> {
   sparse_sizes sizes;
   sparse_result<K, T>* result = nullptr;
 
+  /// Of any rank: what all ranks choose by alike, before those whose widths differ hear of it.
+  [[nodiscard]] std::size_t largest_width() const {
+    constexpr std::uint64_t most = std::uint64_t{1} << 30U;  // no rank may have more, whatever it says
+    return std::max(width, static_cast<std::size_t>(std::min(sizes.width, most)));
+  }
   [[nodiscard]] signature sign() const { return terms; }
   [[nodiscard]] signature sign(std::string_view /*mode*/, std::size_t /*packet*/, int /*window*/) const { return terms; }
   /// What a server knows of the call: for keys, the largest; for blocks, the most pairs of a rank.

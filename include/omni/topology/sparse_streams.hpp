@@ -60,7 +60,8 @@ class sparse_engine : public stream_exchange<sparse_state<typename Call::key_typ
         layout_(call.width * sizeof(T), alignof(T)),
         rows_(call.sizes.pairs),
         result_rows_(map_.most_folded(static_cast<std::uint64_t>(ranks_), call.sizes.pairs)) {
-    base::size_packets(options, transport.preferred_packet_bytes(), layout_.least(), call.shares);
+    const auto anywhere = chunk_layout(call.largest_width() * sizeof(T), alignof(T)).least();
+    base::size_packets(options, transport.preferred_packet_bytes(), layout_.least(), call.shares, anywhere);
     mine_ = call.sign(limits_);
     folded_ = served();
   }

@@ -94,13 +94,18 @@ class stream_exchange {
   [[nodiscard]] std::size_t owner_of(int peer) const { return static_cast<std::size_t>(served() ? peer - ranks_ : peer); }
 
   /// How large packets are, and whether they lie in shared memory: where there is some and they fit in, if the call `may_share`.
-  void size_packets(const stream_options& options, std::size_t preferred, std::size_t largest_block_bytes, bool may_share) {
+  /// `anywhere`: the largest block of any rank, where ranks may find only later that theirs are not of one size.
+  void size_packets(const stream_options& options, std::size_t preferred, std::size_t largest_block_bytes, bool may_share,
+                    std::size_t anywhere = 0) {
     limits_ = options.limits(ranks_ + servers_, preferred, largest_block_bytes);
     if constexpr (shareable) {
       if (!may_share) return;
-      const auto within = options.limits_within(mailbox_type::packet_room, owners(), mailbox_type::in_flight, largest_block_bytes);
-      shares_ = within.has_value();
-      if (within) limits_ = *within;
+      const auto fitting = [&](std::size_t block_bytes) {
+        return options.limits_within(mailbox_type::packet_room, owners(), mailbox_type::in_flight, block_bytes);
+      };
+      const auto within = fitting(largest_block_bytes);
+      shares_ = within.has_value() && fitting(std::max(anywhere, largest_block_bytes)).has_value();
+      if (shares_) limits_ = *within;
     }
   }
   /// False while another call has the memory that calls share.

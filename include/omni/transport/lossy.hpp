@@ -156,7 +156,8 @@ namespace omni::transport {
 ///     omni::allreduce(net, std::span(x));
 ///
 /// Runs with the topologies `colocated` (the default) and, in a cluster, `dedicated`. The other transport is not used for anything
-/// else as long as this one lives; making and destroying it is collective, and costs what it costs the other.
+/// else, nor afterwards: give it a communicator of its own; making and destroying it is collective, and costs what it costs the
+/// other.
 template <transport_type Inner>
 class lossy : public detail::post_office<detail::lossy_socket<typename detail::carrier_of<Inner>::type>> {
   using office = detail::post_office<detail::lossy_socket<typename detail::carrier_of<Inner>::type>>;

@@ -46,8 +46,10 @@ class mpi {
   [[nodiscard]] std::uint32_t queue() { return context_->queue(); }
   [[nodiscard]] bool may_start(std::uint32_t ticket) { return context_->may_start(ticket); }
   void has_started() { context_->has_started(); }
+  void give_up_turn(std::uint32_t ticket) { context_->give_up_turn(ticket); }
   [[nodiscard]] bool nothing_queued() { return context_->nothing_queued(); }
   void mark_broken(const std::string& why) { context_->mark_broken(why); }
+  void expect_usable() const { context_->expect_usable(); }
   /// How long calls may wait that do not say it themselves; 0: for ever. Known when nothing is queued.
   [[nodiscard]] std::chrono::nanoseconds agreed_limit() const { return context_->agreed_limit(); }
   /// What automatic is on all ranks, by OMNI_TOPOLOGY.

@@ -165,7 +165,15 @@ class mpi_context : public std::enable_shared_from_this<mpi_context> {
   /// ready.
   [[nodiscard]] std::uint32_t queue() { return queued_++; }
   [[nodiscard]] bool may_start(std::uint32_t ticket) { return ready() && ticket == begun_; }
-  void has_started() { ++begun_; }
+  void has_started() {
+    ++begun_;
+    pass_over();
+  }
+  /// An operation ends before its turn.
+  void give_up_turn(std::uint32_t ticket) {
+    given_up_.push_back(ticket);
+    pass_over();
+  }
   [[nodiscard]] bool nothing_queued() { return ready() && queued_ == begun_; }
 
   /// Whether another rank has waited too long.
@@ -208,6 +216,10 @@ class mpi_context : public std::enable_shared_from_this<mpi_context> {
   }
 
  private:
+  void pass_over() {
+    while (std::erase(given_up_, begun_) != 0) ++begun_;
+  }
+
   enum class opening { duplicating, agreeing, looking_round, naming, confirming };
 
   void open_further() {
@@ -277,7 +289,8 @@ class mpi_context : public std::enable_shared_from_this<mpi_context> {
   std::unique_ptr<neighbours> sharing_;
   std::unique_ptr<window> window_;
   std::uint32_t calls_ = 0, queued_ = 0, begun_ = 0;
-  std::vector<std::uint32_t> open_;  // calls that have a mailbox, oldest first
+  std::vector<std::uint32_t> given_up_;  // tickets whose turn will not be taken
+  std::vector<std::uint32_t> open_;      // calls that have a mailbox, oldest first
   std::string broken_;
   mpi_roll_call roll_;
   std::vector<std::unique_ptr<mpi_requests>> spare_;

@@ -129,7 +129,8 @@ class shared_records {
   /// Tells the others that this rank failed in a call, and will take part in none that comes after it.
   void give_up(std::uint32_t call) {
     auto& from = progress_of(segments_->rank()).gave_up;
-    if (from.load(std::memory_order_relaxed) == 0) from.store(std::max<std::uint32_t>(call + 1, 1), std::memory_order_release);
+    const auto before = from.load(std::memory_order_relaxed), now = std::max<std::uint32_t>(call + 1, 1);
+    if (before == 0 || static_cast<std::int32_t>(now - before) < 0) from.store(now, std::memory_order_release);
   }
   /// For a rank that waits, or begins, in a call. Not even this rank may go on: what it left of a call that failed is still there.
   void expect_alive(std::uint32_t call) const {
