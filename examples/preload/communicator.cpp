@@ -72,8 +72,10 @@ communicator* communicator::of(MPI_Comm comm, bool blocking, bool alone) {
   return known;
 }
 
+bool communicator::any_undecided() { return undecided != 0; }
+
 void communicator::make_up(MPI_Comm comm) {
-  if (undecided == 0 || comm == MPI_COMM_NULL || comm == MPI_Comm{}) return;
+  if (comm == MPI_COMM_NULL || comm == MPI_Comm{}) return;
   if (auto* const known = find(comm); known != nullptr && !known->decided_) known->decide(comm);
 }
 

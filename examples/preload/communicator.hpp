@@ -18,6 +18,8 @@ struct communicator : std::enable_shared_from_this<communicator> {
   /// without waiting. A communicator on which the program has only the latter is not taken before it calls MPI_Allreduce.
   /// `alone`: take those of one rank, too.
   static communicator* of(MPI_Comm comm, bool blocking, bool alone);
+  /// Whether any waits for that.
+  static bool any_undecided();
   /// In a call that waits, and is not handled: what `of` would have done, had an earlier call waited.
   static void make_up(MPI_Comm comm);
   /// At the end of MPI_Init, and before that of MPI.

@@ -136,13 +136,16 @@ const reduction* engine::choose(const arguments& a, bool blocking) {
   const auto* const how = a.count > 0 ? reductions_->find(a.type, a.op) : nullptr;
   if (how == nullptr) return leave(fate::kind);
   const auto bytes = static_cast<std::size_t>(a.count) * how->bytes;
-  if (is_small(bytes)) return leave(fate::small);
+  if (!config_.forced && static_cast<std::int64_t>(bytes) < config_.least_bytes) return leave(fate::small);
   if (!are_usable(a.in, a.out, bytes)) return leave(fate::kind);
   if (!blocking && !config_.can_progress) return leave(fate::waiting);
   return how;
 }
 
-bool engine::is_small(std::size_t bytes) const { return !config_.forced && static_cast<std::int64_t>(bytes) < config_.least_bytes; }
+bool engine::may_be_fine(const arguments& a) const {
+  const auto* const how = a.count > 0 ? reductions_->find(a.type, a.op) : nullptr;
+  return how != nullptr && are_usable(a.in, a.out, static_cast<std::size_t>(a.count) * how->bytes);
+}
 
 communicator* engine::place(const arguments& a, bool blocking) {
   communicator* on = nullptr;
@@ -160,9 +163,7 @@ bool engine::allreduce(const arguments& a, int& result) {
   try {
     if (how == nullptr) {
       // A call that MPI may refuse is perhaps made by one rank alone.
-      const auto* const passed_on = a.count > 0 ? reductions_->find(a.type, a.op) : nullptr;
-      if (passed_on != nullptr && are_usable(a.in, a.out, static_cast<std::size_t>(a.count) * passed_on->bytes))
-        communicator::make_up(a.comm);
+      if (communicator::any_undecided() && may_be_fine(a)) communicator::make_up(a.comm);
       return false;
     }
     auto* const on = place(a, true);

@@ -82,7 +82,7 @@ class engine {
   struct request;
 
   [[nodiscard]] const reduction* choose(const arguments& a, bool blocking);
-  [[nodiscard]] bool is_small(std::size_t bytes) const;
+  [[nodiscard]] bool may_be_fine(const arguments& a) const;
   [[nodiscard]] communicator* place(const arguments& a, bool blocking);
   bool reduce(communicator& on, const reduction& how, const arguments& a, int& result);
   [[nodiscard]] bool is_sampled(communicator& on, std::size_t bytes) const;

@@ -151,8 +151,9 @@ class cluster {
     return members_.transport().open();
   }
   void mark_broken(const std::string& why) { broken_ = why; }
+  [[nodiscard]] bool is_usable() const { return broken_.empty(); }
   void expect_usable() const {
-    if (!broken_.empty()) throw error("omni: this cluster is unusable since an earlier error: " + broken_);
+    if (!is_usable()) throw error("omni: this cluster is unusable since an earlier error: " + broken_);
   }
   [[nodiscard]] auto& context() const requires requires(const carrier& t) { t.context(); }
   { return members_.transport().context(); }

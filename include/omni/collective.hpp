@@ -18,6 +18,7 @@
 #include "call.hpp"
 #include "call_rules.hpp"
 #include "error.hpp"
+#include "failure.hpp"
 #include "report.hpp"
 #include "reporting.hpp"
 #include "request.hpp"
@@ -354,13 +355,14 @@ class collective final : public operation_base {
       if (stage_ == stage::queued && !holds_turn_) transport_.give_up_turn(ticket_);
     }
     pass_turn();
-    const auto why = reason(error);
+    const auto why = reason_to_break(error);
     if constexpr (shares) {
       if (auto* const w = transport_.shared_window(); w != nullptr && why) w->records().give_up(number_);
     }
     if constexpr (requires { engine_->give_up(); }) {
       constexpr bool hurries = requires { engine_->hurry(); };
-      const bool late = ran_out(error) || (serves && !is_usable());
+      bool late = ran_out(error);
+      if constexpr (serves) late = late || !transport_.is_usable();
       if constexpr (hurries) {
         if (engine_ && late) engine_->hurry();
       }
@@ -370,37 +372,6 @@ class collective final : public operation_base {
     if constexpr (requires { call_.settle(); }) call_.let_go();  // the caller may free his memory from now on
     if constexpr (requires { transport_.mark_broken(std::string()); }) {
       if (why) transport_.mark_broken(*why);
-    }
-  }
-  [[nodiscard]] bool is_usable() const noexcept {
-    try {
-      expect_usable();
-      return true;
-    } catch (...) {
-      return false;
-    }
-  }
-  static bool ran_out(const std::exception_ptr& error) {
-    try {
-      std::rethrow_exception(error);
-    } catch (const timeout&) {
-      return true;
-    } catch (...) {
-      return false;
-    }
-  }
-  // Why the transport is unusable after an error; nothing if it is as good as new.
-  static std::optional<std::string> reason(const std::exception_ptr& error) {
-    try {
-      std::rethrow_exception(error);
-    } catch (const mismatch&) {  // found before anything was folded, and tidied up
-      return std::nullopt;
-    } catch (const refused_call&) {
-      return std::nullopt;
-    } catch (const std::exception& e) {
-      return e.what();
-    } catch (...) {
-      return "an exception of unknown type";
     }
   }
 
