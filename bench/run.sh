@@ -9,22 +9,25 @@ cd "$(dirname "$0")/.."
 
 usage() {
   cat <<'EOF'
-usage: bash bench/run.sh [--ranks "2 4"] [--out DIR] [--plot FILE.png] [options of omni-bench-allreduce]
+usage: bash bench/run.sh [--ranks "2 4"] [--out DIR] [options of omni-bench-allreduce]
+       bash bench/run.sh --build PROGRAM
 
   --ranks "N ..."  numbers of ranks to run on (default "2 4")
   --out DIR        where table, JSON and picture go (default build/bench)
+  --build PROGRAM  builds one of bench/'s programs (omni-bench-allreduce, omni-bench-key-value, ...), prints its path, and ends
   --help           this, and the options of the benchmark itself
 
 Everything else goes to the benchmark, for example:  bash bench/run.sh --sizes 1M,64M --densities 1,10 --repeats 15
 EOF
 }
 
-ranks="2 4" out=build/bench help=no
+ranks="2 4" out=build/bench help=no target=omni-bench-allreduce only_build=no
 args=()
 while [ $# -gt 0 ]; do
   case "$1" in
     --ranks) ranks=${2:?--ranks needs numbers}; shift 2 ;;
     --out) out=${2:?--out needs a folder}; shift 2 ;;
+    --build) target=${2:?--build needs a program} only_build=yes; shift 2 ;;
     --help|-h) help=yes; shift ;;
     *) args+=("$1"); shift ;;
   esac
@@ -34,15 +37,16 @@ if [ "$help" = yes ] && [ ! -x build/bench-build/bench/omni-bench-allreduce ]; t
 # shellcheck source=tests/support/install.sh
 . tests/support/install.sh
 need cmake:cmake make:make g++:g++ mpicxx:libopenmpi-dev mpirun:openmpi-bin \
-  include/CLI/CLI.hpp:libcli11-dev include/nlohmann/json.hpp:nlohmann-json3-dev \
-  /usr/lib/python3/dist-packages/matplotlib:python3-matplotlib
+  include/CLI/CLI.hpp:libcli11-dev include/nlohmann/json.hpp:nlohmann-json3-dev
+[ "$only_build" = yes ] || need /usr/lib/python3/dist-packages/matplotlib:python3-matplotlib
 
 build=build/bench-build
 mkdir -p build
 cmake -S . -B "$build" -DCMAKE_BUILD_TYPE=Release -DOMNI_BUILD_TESTS=OFF -DOMNI_BUILD_EXAMPLES=OFF -DOMNI_BUILD_BENCH=ON > "$build.log" 2>&1 ||
   { mkdir -p build; cat "$build.log"; exit 1; }
-cmake --build "$build" --target omni-bench-allreduce -j "$(nproc)" >> "$build.log" 2>&1 || { cat "$build.log"; exit 1; }
-program=$build/bench/omni-bench-allreduce
+cmake --build "$build" --target "$target" -j "$(nproc)" >> "$build.log" 2>&1 || { cat "$build.log"; exit 1; }
+program=$build/bench/$target
+if [ "$only_build" = yes ]; then echo "$program"; exit 0; fi
 if [ "$help" = yes ]; then usage; "$program" --help; exit 0; fi
 
 # shellcheck source=tests/support/mpirun.sh

@@ -8,13 +8,13 @@ cd "$(dirname "$0")/../.."
 
 usage() {
   cat <<'EOF'
-usage: bash bench/cluster/run.sh [--hosts N] [--ranks R] [--rate RATE] [--queue SIZE] [--program FILE] [options of omni-bench-allreduce]
+usage: bash bench/cluster/run.sh [--hosts N] [--ranks R] [--rate RATE] [--queue SIZE] [--program WHAT] [options of omni-bench-allreduce]
 
   --hosts N       hosts (default 4)
   --ranks R       ranks on each, servers included (default 1)
   --rate RATE     of each link both ways, as tc says it: 1gbit, 200mbit, 10gbit (default 1gbit)
   --queue SIZE    of a link, as tc says it: what is more is dropped (default 16mb: nothing)
-  --program FILE  what to run (default: the benchmark, built by bench/run.sh --help if need be)
+  --program WHAT  to run: a file, or one of the programs of bench/ by its name, which is built then (default omni-bench-allreduce)
 
 Everything else goes to the benchmark; the default is --sizes 64M --repeats 7. The benchmark calibrates the communicator first, holds the bytes that cross the interfaces
 against those that calls report, and fails if they are not the same. The namespaces are taken down at the end, after an error
@@ -22,7 +22,7 @@ as well.
 EOF
 }
 
-hosts=4 ranks=1 rate=1gbit queue=16mb program=
+hosts=4 ranks=1 rate=1gbit queue=16mb program=omni-bench-allreduce
 args=()
 while [ $# -gt 0 ]; do
   case "$1" in
@@ -41,10 +41,10 @@ case "$rate" in
   *mbit) gigabits=$(awk "BEGIN {print ${rate%mbit} / 1000}") ;;
   *) echo "a rate is a number and gbit or mbit, not $rate" >&2; exit 2 ;;
 esac
-if [ -z "$program" ]; then
-  program=build/bench-build/bench/omni-bench-allreduce
-  bash bench/run.sh --help > /dev/null || exit 1  # builds it
-fi
+case "$program" in
+  */*) [ -x "$program" ] || { echo "no program $program" >&2; exit 2; } ;;
+  *) program=$(bash bench/run.sh --build "$program") || exit 1 ;;
+esac
 case "$program" in */omni-bench-allreduce) args=(--rate "$gigabits" --count-bytes --calibrate "${args[@]}") ;; esac
 program=$(readlink -f "$program")
 
