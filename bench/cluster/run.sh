@@ -4,16 +4,18 @@
 #
 # The benchmark between hosts: network namespaces on this machine, each a host of its own with a rate-limited link. Needs root.
 set -uo pipefail
-cd "$(dirname "$0")/../.."
+cd "$(dirname "$0")/../.." || exit 1
 
 usage() {
   cat <<'EOF'
-usage: bash bench/cluster/run.sh [--hosts N] [--ranks R] [--rate RATE] [--queue SIZE] [--program WHAT] [options of omni-bench-allreduce]
+usage: bash bench/cluster/run.sh [--hosts N] [--ranks R] [--rate RATE] [--queue SIZE] [--congestion NAME] [--program WHAT] [options of omni-bench-allreduce]
 
   --hosts N       hosts (default 4)
   --ranks R       ranks on each, servers included (default 1)
   --rate RATE     of each link both ways, as tc says it: 1gbit, 200mbit, 10gbit (default 1gbit)
   --queue SIZE    of a link, as tc says it: what is more is dropped (default 16mb: nothing)
+  --congestion NAME  TCP's congestion control: cubic (default: Linux's), reno, bbr, ..., or machine: what is set here. With bbr each
+                  connection all but pauses for 200 ms every 10 s, and calls wait for it
   --program WHAT  to run: a file, or one of the programs of bench/ by its name, which is built then (default omni-bench-allreduce)
 
 Everything else goes to the benchmark; the default is --sizes 64M --repeats 7. The benchmark calibrates the communicator first, holds the bytes that cross the interfaces
@@ -22,7 +24,7 @@ as well.
 EOF
 }
 
-hosts=4 ranks=1 rate=1gbit queue=16mb program=omni-bench-allreduce
+hosts=4 ranks=1 rate=1gbit queue=16mb congestion=default program=omni-bench-allreduce
 args=()
 while [ $# -gt 0 ]; do
   case "$1" in
@@ -30,12 +32,20 @@ while [ $# -gt 0 ]; do
     --ranks) ranks=${2:?}; shift 2 ;;
     --rate) rate=${2:?}; shift 2 ;;
     --queue) queue=${2:?}; shift 2 ;;
+    --congestion) congestion=${2:?}; shift 2 ;;
     --program) program=${2:?}; shift 2 ;;
     --help|-h) usage; exit 0 ;;
     *) args+=("$1"); shift ;;
   esac
 done
 [ ${#args[@]} -gt 0 ] || args=(--sizes 64M --repeats 7)
+available=/proc/sys/net/ipv4/tcp_available_congestion_control
+if [ "$congestion" = default ]; then
+  if grep -qw cubic $available; then congestion=cubic; else congestion=machine; fi
+elif [ "$congestion" != machine ] && ! grep -qw -- "$congestion" $available; then
+  echo "no congestion control $congestion here, but $(cat $available)" >&2
+  exit 2
+fi
 case "$rate" in
   *gbit) gigabits=${rate%gbit} ;;
   *mbit) gigabits=$(awk "BEGIN {print ${rate%mbit} / 1000}") ;;
@@ -82,6 +92,9 @@ for i in $(seq 1 "$hosts"); do
   ip netns exec "$ns" ip addr add "10.77.0.$i/24" dev "v$i"
   ip netns exec "$ns" ip link set "v$i" up
   ip netns exec "$ns" ip link set lo up
+  if [ "$congestion" != machine ]; then  # a route has it, since a namespace's own setting is not for everyone to change
+    ip -n "$ns" route change 10.77.0.0/24 dev "v$i" proto kernel scope link src "10.77.0.$i" congctl "$congestion"
+  fi
   limit "$ns" "v$i"
   limit "$tag-switch" "b$i"
   mkdir "$work/h$i"
@@ -106,7 +119,8 @@ bytes() { # sent by all hosts
   done
   echo "$sum"
 }
-echo "# $hosts hosts, $rate each way, $ranks rank(s) on each, $(nproc) cores for all"
+[ "$congestion" != machine ] || congestion=$(cat /proc/sys/net/ipv4/tcp_congestion_control)
+echo "# $hosts hosts, $rate each way, TCP $congestion, $ranks rank(s) on each, $(nproc) cores for all"
 before=$(bytes)
 command="OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_coll_tuned_use_dynamic_rules=1 \
 timeout ${OMNI_CLUSTER_TIMEOUT:-550} mpirun --mca plm_rsh_agent $work/on --mca orte_keep_fqdn_hostnames 1 --host $list \
