@@ -200,7 +200,7 @@ bool engine::reduce(communicator& on, const reduction& how, const arguments& a, 
   while (!running.op->done()) {
     const bool moved = running.op->progress();
     if (drive() || moved || running.op->done()) continue;
-    if (alone_ && is_idle()) {
+    if (alone_ && is_idle() && !running.op->is_limited()) {
       running.op->wait_for_step();
       continue;
     }

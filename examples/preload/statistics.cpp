@@ -8,6 +8,7 @@
 #include <cmath>
 #include <iomanip>
 #include <iostream>
+#include <locale>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -23,6 +24,7 @@ std::string amount(double bytes) {
     ++unit;
   }
   std::ostringstream text;
+  text.imbue(std::locale::classic());
   text << std::setprecision(4) << bytes << ' ' << units[unit];
   return text.str();
 }
@@ -77,6 +79,7 @@ void statistics::print(std::int64_t least_bytes) const {
   if (rank != 0) return;
 
   std::ostringstream text;
+  text.imbue(std::locale::classic());  // scripts read the last line, whatever the program's language
   text << std::fixed << std::setprecision(0);
   const auto row = [&](std::string_view name, double first, double second) {
     text << "  " << std::left << std::setw(38) << name << std::right << std::setw(14) << first << std::setw(16) << second << '\n';

@@ -27,8 +27,19 @@ struct deadline {
   constexpr deadline() = default;
   template <class Rep, class Period>
   constexpr deadline(std::chrono::duration<Rep, Period> d)  // NOLINT(google-explicit-constructor): one is the other
-      : limit(std::chrono::duration_cast<std::chrono::nanoseconds>(d)) {}
+      : limit(in_range(d)) {}
   friend constexpr bool operator==(const deadline&, const deadline&) = default;
+
+ private:
+  // duration::max() of any unit is a century, which leaves room to count on.
+  template <class Rep, class Period>
+  static constexpr std::chrono::nanoseconds in_range(std::chrono::duration<Rep, Period> d) {
+    constexpr std::chrono::hours century(24 * 36525);
+    const auto seconds = std::chrono::duration<double>(d);
+    if (seconds >= century) return century;
+    if (!(seconds > -century)) return -century;
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(d);
+  }
 };
 
 namespace detail {
@@ -55,7 +66,8 @@ class patience {
   bool spent() {
     const auto now = clock::now();
     // Who computes between two tries, or is stopped, has not waited.
-    if (last_ != clock::time_point()) waited_ += std::min<std::chrono::nanoseconds>(now - last_, limit_ / 8);
+    const auto most = std::max(limit_ / 8, std::chrono::nanoseconds(1));
+    if (last_ != clock::time_point()) waited_ += std::min<std::chrono::nanoseconds>(now - last_, most);
     last_ = now;
     return waited_ >= limit_ - grace();
   }

@@ -6,6 +6,8 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdlib>
+#include <locale>
+#include <sstream>
 #include <string>
 #include <string_view>
 
@@ -56,10 +58,12 @@ inline std::chrono::nanoseconds environment_limit() {
   static const auto limit = [] {
     const auto value = environment("OMNI_TIMEOUT");
     if (value.empty()) return std::chrono::nanoseconds(0);
-    char* end = nullptr;
-    const double seconds = std::strtod(value.data(), &end);
+    std::istringstream text{std::string(value)};
+    text.imbue(std::locale::classic());  // the program's own may write numbers with a comma
+    double seconds = 0;
     constexpr double most = 1e9;
-    if (*end != '\0' || !(seconds >= 0 && seconds <= most)) refuse_environment("OMNI_TIMEOUT", "a number of seconds, 0 for none");
+    const bool is_number = text >> seconds && text.peek() == std::istringstream::traits_type::eof();
+    if (!is_number || !(seconds >= 0 && seconds <= most)) refuse_environment("OMNI_TIMEOUT", "a number of seconds, 0 for none");
     return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(seconds));
   }();
   return limit;

@@ -74,11 +74,15 @@ class operation_base {
     auto& all = active();
     for (std::size_t i = 0; i < all.size();) {
       auto* const op = all[i];
+      const bool outermost = !std::exchange(op->driven_, true);
       if (op->progress()) {
         moved = true;
         op->renew_those_behind();
       }
       if (i < all.size() && all[i] == op) ++i;  // done ones have left
+      if (!outermost) continue;
+      op->driven_ = false;
+      if (op->done()) op->let_go(left_by_driver);
     }
     return moved;
   }
@@ -105,7 +109,9 @@ class operation_base {
   void attach() {
     if (!done_) active().push_back(this);
   }
-  /// Waits until a step may be possible, if none is: for who drives it alone.
+  /// Whether there is a deadline: then nothing may block for longer.
+  [[nodiscard]] bool is_limited() const noexcept { return patience_.limited(); }
+  /// Waits until a step may be possible, if none is: for who drives it alone. Precondition: there is no deadline.
   void wait_for_step() noexcept {
     guarded([this] {
       block();
@@ -116,6 +122,8 @@ class operation_base {
   virtual void call_off() noexcept = 0;
   [[nodiscard]] static bool any_active() noexcept { return !active().empty(); }
   [[nodiscard]] bool mine() const noexcept { return owner_ == this_thread(); }
+  /// For another thread than the operation's: it is deleted as soon as it is done, by its own thread if need be.
+  void drop() noexcept { let_go(left_by_user); }
 
  protected:
   /// What the ranks of the operation are known by.
@@ -138,11 +146,17 @@ class operation_base {
   void complete() noexcept {
     done_ = true;
     leave();
+    if (!driven_) let_go(left_by_driver);
   }
   report report_;
   patience patience_{std::chrono::nanoseconds(0)};
 
  private:
+  // Who still looks at it beside the other. The last of the two deletes it, if the user is not its own thread.
+  static constexpr unsigned left_by_driver = 1, left_by_user = 2;
+  void let_go(unsigned who) noexcept {
+    if ((left_.fetch_or(who) | who) == (left_by_driver | left_by_user)) delete this;
+  }
   // As long as they move on whose turn it is, the others' time does not run.
   void renew_those_behind() noexcept {
     for (auto* const other : active())
@@ -175,7 +189,9 @@ class operation_base {
   }
 
   std::uint64_t owner_ = this_thread();
-  std::atomic<bool> done_ = false;  // another thread may ask, before it drops the request
+  bool driven_ = false;  // progress_all() is at it
+  std::atomic<bool> done_ = false;
+  std::atomic<unsigned> left_ = 0;
 };
 
 /// Drives what is under way until an operation can begin at once.
@@ -201,7 +217,7 @@ void settle_queue(Transport& transport, std::chrono::nanoseconds limit = environ
 /// An allreduce under way. Its buffers must live, and not be touched, until it is done.
 ///
 /// A request belongs to the thread that started it. It moves on whenever that thread is inside a call of omni. One that is dropped
-/// waits in its destructor; dropped by another thread, it is left to its own.
+/// waits in its destructor; dropped by another thread, it goes on with its own, and its buffers must live as long.
 class request {
  public:
   request() = default;
@@ -248,10 +264,10 @@ class request {
   }
   void drop() noexcept {
     if (!op_) return;
-    if (op_->mine()) op_->finish();
-    // Its own thread still drives it, and nobody may take it away from there.
-    if (op_->done()) op_.reset();
-    else static_cast<void>(op_.release());
+    // Its own thread may be driving it, and nobody may take it away from there.
+    if (!op_->mine()) return op_.release()->drop();
+    op_->finish();
+    op_.reset();
   }
   std::unique_ptr<detail::operation_base> op_;
 };

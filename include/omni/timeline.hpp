@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <locale>
 #include <mutex>
 #include <sstream>
 #include <string>
@@ -38,6 +39,7 @@ class timeline {
     const auto end = std::chrono::duration<double, std::micro>(std::chrono::system_clock::now().time_since_epoch()).count();
     const auto start = end - r.seconds * 1e6, agreed = start + before * 1e6;
     std::ostringstream os;
+    os.imbue(std::locale::classic());
     os.precision(3);
     os << std::fixed;
     const auto event = [&](std::string_view name, double from, double to) -> std::ostream& {

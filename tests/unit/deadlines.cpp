@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <latch>
+#include <limits>
 #include <omni/omni.hpp>
 #include <stdexcept>
 #include <string>
@@ -211,6 +212,28 @@ TEST_CASE("a deadline that is over before the call is refused") {
     omni::allreduce(comm, x, omni::deadline{0s});  // none
     CHECK(x == std::vector<int>(10, 2));
   });
+}
+
+TEST_CASE("a deadline may be as long, and as short, as a duration can be") {
+  using std::chrono::duration;
+  CHECK(omni::deadline{1500us}.limit == 1500us);
+  CHECK(omni::deadline{duration<double>(0.25)}.limit == 250ms);
+  for (const auto forever : {omni::deadline{std::chrono::hours::max()}, omni::deadline{std::chrono::nanoseconds::max()},
+                             omni::deadline{duration<double>(std::numeric_limits<double>::infinity())}}) {
+    CHECK(forever.limit > std::chrono::hours(24 * 365));
+    CHECK(forever.limit + forever.limit / 2 > forever.limit);
+  }
+  CHECK(omni::deadline{duration<double>(std::numeric_limits<double>::quiet_NaN())}.limit < 0s);
+  CHECK(omni::deadline{std::chrono::seconds::min()}.limit < 0s);
+  threads::run(2, [](threads& comm) {
+    std::vector<int> x(10, 1);
+    omni::allreduce(comm, x, omni::deadline{std::chrono::hours::max()});
+    CHECK(x == std::vector<int>(10, 2));
+  });
+  omni::detail::patience least(std::chrono::nanoseconds(3));
+  bool spent = false;
+  for (int i = 0; i < 1000 && !spent; ++i) spent = least.spent();
+  CHECK(spent);
 }
 
 TEST_CASE("a deadline on some ranks only is a mismatch") {

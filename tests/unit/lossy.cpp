@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "../support/effort.hpp"
+#include "../support/leaks.hpp"
 #include "../support/losing.hpp"
 #include "../support/ranks.hpp"
 
@@ -102,4 +103,24 @@ TEST_CASE("so many packets dropped, doubled, delayed, cut and changed: every res
   const auto& h = losing::happened;
   MESSAGE(calls << " calls, " << h.sent << " packets: " << h.dropped << " dropped, " << h.duplicated << " doubled, " << h.delayed
                 << " delayed, " << h.truncated << " cut, " << h.corrupted << " changed");
+}
+
+TEST_CASE("a server outlives calls of workers that fail with several requests under way, and leave") {
+  losing::network = {};
+  std::vector<std::string> said(2);
+  losing::run(3, [&](losing& comm) {
+    const testing::leaks_are_meant meant;
+    omni::cluster cluster(comm, omni::dedicated{.servers = 1});
+    if (cluster.is_server()) cluster.serve_only(omni::reduction<float>{});
+    if (cluster.rank() != 0) return;  // the server goes with the workers, rank 1 leaves at once
+    std::vector<std::vector<float>> x(3, std::vector<float>(5000, 1.0F));
+    std::vector<omni::request> requests;
+    for (auto& tensor : x) requests.push_back(omni::iallreduce(cluster, tensor));
+    try {
+      requests[0].wait();
+    } catch (const omni::error& e) {
+      said[0] = e.what();
+    }
+  });
+  CHECK(said[0] == "omni: rank 1 has left the cluster");
 }

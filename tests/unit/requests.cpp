@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <latch>
+#include <memory>
 #include <numeric>
 #include <omni/omni.hpp>
 #include <random>
@@ -15,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "../support/effort.hpp"
 #include "../support/ranks.hpp"
 #include "../support/shuffled.hpp"
 
@@ -137,6 +140,34 @@ TEST_CASE("one rank alone: results at once") {
     CHECK(r.result().topology == "local");
     CHECK(r.result().bytes_sent == 0);
   });
+}
+
+TEST_CASE("a request that another thread drops goes on, and is taken away when it is done") {
+  for (int round = 0; round < testing::draws(60); ++round) {
+    std::array<std::weak_ptr<int>, 2> kept;
+    omni::transport::threads::run(2, [&](omni::transport::threads& comm) {
+      const auto r = static_cast<std::size_t>(comm.rank());
+      std::vector<int> x(3000, 1), y(3000, 1);
+      {
+        auto owned = std::make_shared<int>(0);
+        kept[r] = owned;
+        const auto add = [owned](int a, int b) { return a + b; };
+        auto request = omni::iallreduce(comm, x, add, omni::fixed_blocks{16}, omni::colocated{.packet_bytes = 900});
+        std::thread other([&, mine = std::move(request)]() mutable {
+          if (round % 2 != 0) std::this_thread::sleep_for(std::chrono::microseconds(20 * round));
+          mine = omni::request();
+        });
+        if (round % 3 == 0) other.join();
+        omni::allreduce(comm, y, omni::colocated{});
+        while (omni::detail::operation_base::any_active()) omni::detail::operation_base::progress_all();
+        if (other.joinable()) other.join();
+      }
+      CHECK(x == std::vector<int>(3000, 2));
+      CHECK(y == x);
+    });
+    CHECK(kept[0].expired());
+    CHECK(kept[1].expired());
+  }
 }
 
 TEST_CASE("a request: a thread that gets the number of one that has ended does not own its requests") {

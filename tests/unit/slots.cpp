@@ -236,4 +236,17 @@ TEST_CASE("udp: sockets of this host") {
     CHECK_THROWS_AS(omni::transport::udp(others, omni::transport::udp_options{.datagram_bytes = 100}), omni::usage);
     CHECK_THROWS_AS(omni::transport::udp(others, omni::transport::udp_options{.address = "nowhere"}), omni::usage);
   });
+  // A rank that cannot, here for an address that no host has (RFC 5737), does not keep the others.
+  std::array<std::string, 3> said;
+  omni::transport::threads::run(3, [&](omni::transport::threads& others) {
+    const auto rank = others.rank();
+    try {
+      omni::transport::udp(others, omni::transport::udp_options{.address = rank == 1 ? "192.0.2.1" : "127.0.0.1"});
+    } catch (const omni::error& e) {
+      said[static_cast<std::size_t>(rank)] = e.what();
+    }
+  });
+  CHECK(said[0] == "omni: rank 1 could not open its UDP socket");
+  CHECK(said[1].find("bind failed") != std::string::npos);
+  CHECK(said[2] == said[0]);
 }

@@ -59,19 +59,26 @@ class slot_owner {
         if (stands_[w] == standing::greeted) stands_[w] = standing::done;
         return answer(w, slot_kind::farewell, send);
       case slot_kind::leave:
-        if (stands_[w] == standing::unknown) {
-          stands_[w] = standing::left;
-          decide(send);
-        }
+        left(worker, send);
         return answer(w, slot_kind::farewell, send);
       default:
         throw protocol(worker, "a datagram that workers do not send");
     }
   }
-  /// A worker has told by other means that it has all it needs.
-  void passed(int worker) {
+  /// A worker has told by other means that this call is behind it: it has all it needs, or failed before its greeting came.
+  void passed(int worker, const send_function& send) {
     auto& s = stands_[static_cast<std::size_t>(worker)];
     if (s == standing::greeted) s = standing::done;
+    if (s != standing::unknown) return;
+    s = standing::failed;
+    decide(send);
+  }
+  /// A worker has left, in this call or in one before.
+  void left(int worker, const send_function& send) {
+    auto& s = stands_[static_cast<std::size_t>(worker)];
+    if (s != standing::unknown) return;
+    s = standing::left;
+    decide(send);
   }
   /// Workers that have not come, or that a slot waits for.
   [[nodiscard]] std::vector<int> missing() const {
@@ -88,16 +95,12 @@ class slot_owner {
   [[nodiscard]] std::size_t steps() const { return steps_; }
   /// Nobody needs anything more.
   [[nodiscard]] bool finished() const {
-    return phase_ != phase::greeting &&
-           std::all_of(stands_.begin(), stands_.end(), [](standing s) { return s == standing::done || s == standing::left; });
+    return phase_ != phase::greeting && std::all_of(stands_.begin(), stands_.end(), [](standing s) { return s >= standing::done; });
   }
   /// All workers have left.
   [[nodiscard]] bool deserted() const {
     return std::all_of(stands_.begin(), stands_.end(), [](standing s) { return s == standing::left; });
   }
-  [[nodiscard]] bool has_left(int worker) const { return stands_[static_cast<std::size_t>(worker)] == standing::left; }
-  /// For the next call of servers: who has left stays away.
-  void left(int worker) { stands_[static_cast<std::size_t>(worker)] = standing::left; }
   /// Of buffers.
   [[nodiscard]] std::size_t bytes() const {
     auto n = greeting_.size() + 2 * sizeof(slot_header) * calls_.size();
@@ -131,7 +134,8 @@ class slot_owner {
 
  private:
   enum class phase : std::uint8_t { greeting, folding, refusing };
-  enum class standing : std::uint8_t { unknown, greeted, done, left };
+  enum class standing : std::uint8_t { unknown, greeted, done, failed, left };  // the last three need nothing more
+  [[nodiscard]] static bool is_away(standing s) { return s == standing::failed || s == standing::left; }
 
   struct slot {
     std::uint32_t step = 1;                    // being gathered
@@ -149,6 +153,7 @@ class slot_owner {
 
   void greet(std::size_t w, const slot_reader& d, const send_function& send) {
     if (stands_[w] == standing::left) throw protocol(static_cast<int>(w), "calls, and has left");
+    if (stands_[w] == standing::failed) return;  // late
     if (stands_[w] == standing::unknown) {
       const auto e = d.elements();
       if (e.size() != sizeof(signature)) throw protocol(static_cast<int>(w), "a greeting without a signature");
@@ -181,7 +186,7 @@ class slot_owner {
   void decide(const send_function& send) {
     if (phase_ != phase::greeting) return;
     if (std::find(stands_.begin(), stands_.end(), standing::unknown) != stands_.end()) return;
-    if (deserted()) {
+    if (std::all_of(stands_.begin(), stands_.end(), is_away)) {
       phase_ = phase::refusing;
       return;
     }
@@ -216,7 +221,7 @@ class slot_owner {
   }
   // What a worker hears once all have been heard.
   void welcome(std::size_t w, const send_function& send) {
-    if (stands_[w] == standing::left) return;
+    if (is_away(stands_[w])) return;
     if (phase_ == phase::folding) {
       if (greeting_.empty()) {
         greeting_ = aligned_bytes(slot_overhead(first_.size()));
@@ -230,10 +235,10 @@ class slot_owner {
     auto why = refusal::unknown;
     auto rank = rank_;
     auto theirs = calls_[w];
-    const auto gone = std::find(stands_.begin(), stands_.end(), standing::left);
+    const auto gone = std::find_if(stands_.begin(), stands_.end(), is_away);
     const auto other = std::find_if(calls_.begin(), calls_.end(), [&](const signature& s) { return !(s == calls_[w]); });
     if (gone != stands_.end()) {
-      why = refusal::left;
+      why = *gone == standing::left ? refusal::left : refusal::failed;
       rank = static_cast<int>(gone - stands_.begin());
     } else if (other != calls_.end()) {
       why = refusal::differs;

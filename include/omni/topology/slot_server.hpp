@@ -36,13 +36,10 @@ void tell_failure(Mailbox& messages, int ranks, int self) {
 /// have taken.
 template <class Open>
 void serve_slots(const Open& open, int workers, int servers, int rank, const reductions& known, std::size_t& most_bytes) {
-  std::vector<bool> left(static_cast<std::size_t>(workers));
   for (bool deserted = false; !deserted;) {
     auto messages = open();
     slot_owner owner(workers, static_cast<std::size_t>(servers), static_cast<std::size_t>(rank - workers), rank, messages.call(),
                      &known);
-    for (int w = 0; w < workers; ++w)
-      if (left[static_cast<std::size_t>(w)]) owner.left(w);
     const auto send = [&](int w, std::span<const std::byte> d) { messages.send(w, d); };
     bool aborted = false;
     try {
@@ -53,8 +50,11 @@ void serve_slots(const Open& open, int workers, int servers, int rank, const red
           aborted = a->datagram.header.kind == slot_kind::abort;
           if (!aborted) owner.take(a->peer, a->datagram, send);
         }
-        for (int w = 0; w < workers; ++w)
-          if (messages.passed(w)) owner.passed(w);
+        // Leaving is kept for all calls that follow: it may have been heard in any.
+        for (int w = 0; w < workers; ++w) {
+          if (messages.left(w)) owner.left(w, send);
+          else if (messages.passed(w)) owner.passed(w, send);
+        }
       }
       if (aborted) tell_failure(messages, workers, rank);
     } catch (...) {
@@ -62,7 +62,6 @@ void serve_slots(const Open& open, int workers, int servers, int rank, const red
       throw;
     }
     most_bytes = std::max(most_bytes, owner.bytes());
-    for (int w = 0; w < workers; ++w) left[static_cast<std::size_t>(w)] = owner.has_left(w);
     deserted = owner.deserted();
   }
 }

@@ -186,7 +186,7 @@ class slot_engine {
       if (r != rank_ && messages_.gone(r)) throw protocol(r, "the rank gave up");
     if (owner_)
       for (int r = 0; r < ranks_; ++r)
-        if (r != rank_ && messages_.passed(r)) owner_->passed(r);
+        if (r != rank_ && messages_.passed(r)) owner_->passed(r, to_workers());
     if (done()) {
       messages_.answer_seconds() = worker_->answer_seconds();
       stop_if_refused();

@@ -116,6 +116,8 @@ class post_office {
     }
     /// Whether a peer has told that it is done with this operation, by saying which is its oldest.
     [[nodiscard]] bool passed(int peer) const { return office_->peers_[static_cast<std::size_t>(peer)].oldest > call_; }
+    /// Whether a peer has left, before this operation.
+    [[nodiscard]] bool left(int peer) const { return office_->peers_[static_cast<std::size_t>(peer)].left <= call_; }
 
    private:
     post_office* office_;
@@ -160,6 +162,7 @@ class post_office {
       if (h.kind == slot_kind::hello || h.kind == slot_kind::leave) peer.oldest = std::max(peer.oldest, h.oldest);
       if (h.kind == slot_kind::hello) peer.greeted = std::max(peer.greeted, std::int64_t{h.call});
       if (h.kind == slot_kind::abort) peer.failed = std::min(peer.failed, std::int64_t{h.call});
+      if (h.kind == slot_kind::leave) peer.left = std::min(peer.left, std::int64_t{h.call});
       if (h.call == call) return a;
       if (auto* const other = box_of_others(h.call)) {
         if (!wanted(*other, d->peer, h.kind)) continue;
@@ -181,6 +184,7 @@ class post_office {
     std::uint32_t oldest = 0;                                        // operation that it may have under way
     std::int64_t greeted = -1;                                       // the last one that it has said hello in
     std::int64_t failed = std::numeric_limits<std::int64_t>::max();  // the first one that it has failed in
+    std::int64_t left = std::numeric_limits<std::int64_t>::max();    // the first one that it has left before
   };
   std::vector<standing> peers_;
   letter opened_{};

@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <optional>
 #include <span>
 #include <string>
@@ -48,16 +49,23 @@ class udp_socket {
   template <class Comm>
   udp_socket(Comm& others, const transport::udp_options& options) {
     bytes_ = options.datagram_bytes;
-    if (bytes_ < 512 || bytes_ > 65507)
-      throw usage("omni: datagrams of " + std::to_string(bytes_) + " bytes; UDP carries 512 to 65507");
     auto&& group = transport_of(others);
     rank_ = group.rank();
-    bind_to(options.address);
+    std::exception_ptr failed;
+    try {
+      if (bytes_ < 512 || bytes_ > 65507)
+        throw usage("omni: datagrams of " + std::to_string(bytes_) + " bytes; UDP carries 512 to 65507");
+      bind_to(options.address);
+    } catch (...) {
+      failed = std::current_exception();  // the others wait for this rank's address
+    }
     // Everybody's address: each rank knows one, and zeros are nobody's.
     std::vector<std::uint64_t> all(static_cast<std::size_t>(group.size()));
-    all[static_cast<std::size_t>(rank_)] = std::uint64_t{mine_.sin_addr.s_addr} << 16U | mine_.sin_port;
+    if (!failed) all[static_cast<std::size_t>(rank_)] = std::uint64_t{mine_.sin_addr.s_addr} << 16U | mine_.sin_port;
     allreduce(others, all, max{});
+    if (failed) std::rethrow_exception(failed);
     for (std::size_t r = 0; r < all.size(); ++r) {
+      if (all[r] == 0) throw error("omni: rank " + std::to_string(r) + " could not open its UDP socket");
       sockaddr_in a{};
       a.sin_family = AF_INET;
       a.sin_addr.s_addr = static_cast<in_addr_t>(all[r] >> 16U);
@@ -200,8 +208,9 @@ namespace omni::transport {
 ///     omni::allreduce(net, std::span(grad));
 ///
 /// Making one is collective, and costs an all-gather of addresses; all ranks give the same `datagram_bytes`. @throws usage if
-/// size or address make no sense; error if the system gives no socket. Runs with the topologies `colocated` (the default) and, in a
-/// cluster, `dedicated`. IPv4; no encryption: for networks whose hosts trust each other.
+/// size or address make no sense; error if the system gives no socket, on the other ranks error naming one that has none. Runs with
+/// the topologies `colocated` (the default) and, in a cluster, `dedicated`. IPv4; no encryption: for networks whose hosts trust
+/// each other.
 class udp : public detail::post_office<detail::udp_socket> {
  public:
   template <class Comm>
