@@ -76,9 +76,10 @@ template <class Topology, class Transport>
 constexpr bool takes_groups = !may_lose<Transport> && (std::is_same_v<Topology, automatic> || std::is_same_v<Topology, colocated> ||
                                                        std::is_same_v<Topology, replicated>);
 
-template <class Call, class Transport>
-void expect_usable_over(const Transport& transport, const Call& call) {
+template <class Call, class Transport, class Topology>
+void expect_usable_over(const Transport& transport, const Call& call, const Topology& topology) {
   expect_usable(call);
+  expect_packets_of(topology);
   if constexpr (may_lose<Transport> && !Call::is_group) expect_slots(call, transport);
 }
 
@@ -99,14 +100,15 @@ report run_one_by_one(Transport& transport, const Call& group, const Topology& t
 /// The blocking call: hand over to MPI what MPI does better, run the state machine for the rest.
 template <class Transport, class Call, class Topology>
 report run(Transport&& transport, const Call& call, const Topology& topology) {
-  expect_usable_over(transport, call);
+  expect_usable_over(transport, call, topology);
   if constexpr (Call::is_group && !takes_groups<Topology, Transport>) {
     return run_one_by_one(transport, call, topology);
   } else if constexpr (!Call::is_group && reduces_itself<std::remove_reference_t<Transport>, typename Call::value_type,
                                                          typename Call::operation_type>()) {
     // MPI's blocking call drives nothing of ours, and a peer may need what this thread has under way before it gets here.
-    const auto natively = [&](const stopwatch& watch) {
+    const auto natively = [&](const stopwatch& watch, bool is_agreed) {
       if (operation_base::any_active()) operation_base::settle(&transport.context());
+      if (!is_agreed) transport.expect_usable();  // a peer that knows of an error does not come
       return run_natively(transport, call, watch);
     };
     bool small = false;
@@ -117,13 +119,13 @@ report run(Transport&& transport, const Call& call, const Topology& topology) {
     }
     if (small && transport.size() > 1) {
       settle_queue(transport, call.limit.count() != 0 ? call.limit : environment_limit());
-      if (bypasses(topology, call, transport)) return natively(stopwatch());
+      if (bypasses(topology, call, transport)) return natively(stopwatch(), false);
     }
     using plain = std::remove_reference_t<Transport>;
     using held = std::conditional_t<std::is_trivially_copyable_v<plain>, plain, plain&>;  // a view, as requests have it
     collective<held, Call, Topology> op(transport, call, topology);
     op.finish();
-    if (op.handed_over()) return natively(op.watch());
+    if (op.handed_over()) return natively(op.watch(), true);
     return op.result();
   } else {
     collective<Transport, Call, Topology> op(std::forward<Transport>(transport), call, topology);
@@ -136,7 +138,7 @@ template <class Transport, class Call, class Topology>
 request start(Transport&& transport, Call call, const Topology& topology) {
   static_assert(!Call::is_group || takes_groups<Topology, Transport>,
                 "omni: this topology takes a group's tensors one after the other, which iallreduce cannot; start one for each");
-  expect_usable_over(transport, call);
+  expect_usable_over(transport, call, topology);
   call.blocking = false;
   auto op = make_operation<Topology, Transport>(std::forward<Transport>(transport), call, topology);
   op->progress();

@@ -109,15 +109,14 @@ class collective final : public operation_base {
         if constexpr (agrees) {
           if (comparison_->progress()) return true;
           if (comparison_->done()) throw protocol(transport_.rank(), "the ranks' calls differ, but not their packets");
+          expect_usable();
         }
         return false;
       case stage::running:
         const bool moved = engine_->progress();
         begun_ = begun_ || moved;
         if (!engine_->done()) {
-          if constexpr (serves) {
-            if (!moved) expect_usable();
-          }
+          if (!moved) expect_usable();
           return moved;
         }
         engine_->finish(report_);
@@ -144,13 +143,15 @@ class collective final : public operation_base {
         if constexpr (agrees) comparison_->wait();
         return;
       case stage::running:
-        if constexpr (serves) expect_usable();  // there may be no server any more
         return engine_->wait();
     }
   }
-  // An operation that waits hears when another has found that nothing will come of it.
+  // An operation that waits hears when another has found that nothing will come of it: no peer may come to it any more. Parts of
+  // another are ended by that one.
   void expect_usable() const {
-    if constexpr (requires { transport_.expect_usable(); }) transport_.expect_usable();
+    if constexpr (requires { transport_.expect_usable(); }) {
+      if (!call_.is_stage) transport_.expect_usable();
+    }
   }
 
   bool waits_for_turn() override { return stage_ == stage::queued || (stage_ == stage::running && !begun_); }
@@ -274,7 +275,10 @@ class collective final : public operation_base {
   }
   bool agreed() {
     if constexpr (agrees) {
-      if (!agreement_->progress(*mailbox_) && !agreement_->done()) return false;
+      if (!agreement_->progress(*mailbox_) && !agreement_->done()) {
+        expect_usable();
+        return false;
+      }
       if (!agreement_->done()) return true;
       if (agreement_->same_call()) {
         if constexpr (requires { call_.accept(agreement_->largest_own()); }) {
@@ -361,10 +365,11 @@ class collective final : public operation_base {
     }
     if constexpr (requires { engine_->give_up(); }) {
       constexpr bool hurries = requires { engine_->hurry(); };
-      bool late = ran_out(error);
-      if constexpr (serves) late = late || !transport_.is_usable();
+      bool late = ran_out(error), broken = false;
+      if constexpr (requires { transport_.is_usable(); }) broken = !transport_.is_usable();
+      if constexpr (serves) late = late || broken;
       if constexpr (hurries) {
-        if (engine_ && late) engine_->hurry();
+        if (engine_ && (late || broken)) engine_->hurry();
       }
       if (engine_ && (hurries || !late)) engine_->give_up();
     }

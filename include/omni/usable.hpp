@@ -19,6 +19,9 @@
 
 namespace omni::detail {
 
+/// Of a packet or a block.
+inline constexpr std::size_t most_bytes_at_once = std::size_t{1} << 30U;
+
 template <class T>
 void expect_usable(std::span<const T> in, std::span<T> out) {
   if (in.size() != out.size())
@@ -34,11 +37,29 @@ void expect_usable(std::span<const T> in, std::span<T> out) {
 inline void expect_limit(std::chrono::nanoseconds limit) {
   if (limit.count() < 0) throw usage("omni: a deadline of " + std::to_string(limit.count()) + " ns is over before the call");
 }
+inline void expect_packets(std::size_t bytes) {
+  if (bytes > most_bytes_at_once) throw usage("omni: packets of " + std::to_string(bytes) + " bytes; they have at most 1 GiB");
+}
+/// What a topology says of packets, and those that it is made of.
+template <class Topology>
+void expect_packets_of(const Topology& t) {
+  if constexpr (requires { t.packet_bytes; }) expect_packets(t.packet_bytes);
+  if constexpr (requires { t.inner, t.outer; }) {
+    expect_packets_of(t.inner);
+    expect_packets_of(t.outer);
+  }
+}
 template <class Partitioner>
 void expect_blocks(const Partitioner& partition) {
   if constexpr (requires { partition.uniform(); }) {
     if (partition.uniform() == 0) throw usage("omni: blocks of 0 elements");
   }
+}
+/// Elements of all blocks but the last, or 0.
+template <class Partitioner>
+std::size_t uniform_block(const Partitioner& partition) {
+  if constexpr (requires { partition.uniform(); }) return partition.uniform();
+  else return 0;
 }
 template <class Call>
 void expect_usable(const Call& call) {
@@ -46,11 +67,9 @@ void expect_usable(const Call& call) {
   using T = typename Call::value_type;
   expect_usable<T>(call.in, call.out);
   expect_limit(call.limit);
-  constexpr std::size_t largest_bytes = std::size_t{1} << 30U;
   expect_blocks(call.partition);
-  if (call.packet_bytes > largest_bytes)
-    throw usage("omni: packets of " + std::to_string(call.packet_bytes) + " bytes; they have at most 1 GiB");
-  if (call.largest_block() > largest_bytes / sizeof(T))
+  expect_packets(call.packet_bytes);
+  if (call.largest_block() > most_bytes_at_once / sizeof(T))
     throw usage("omni: a block of " + std::to_string(call.largest_block()) + " elements is more than a packet holds (1 GiB)");
 }
 
@@ -67,9 +86,11 @@ void expect_served(const Cluster& cluster, const Call& call) {
     throw usage("omni: rank " + std::to_string(cluster.rank()) + " of the cluster is a server; only workers call");
   if constexpr (!requires { call.partition.uniform(); })
     throw usage("omni: servers fold blocks of equal size only (fixed_blocks, or a partitioner with uniform())");
+  expect_blocks(call.partition);
   const auto n = call.size();
   const auto largest = call.largest_block();
-  if (!Call::is_group && call.blocks() != (n == 0 ? 0 : (n - 1) / std::max<std::size_t>(largest, 1) + 1))
+  const bool cut = call.blocks() == (n == 0 ? 0 : (n - 1) / std::max<std::size_t>(largest, 1) + 1);
+  if (!Call::is_group && (!cut || (call.blocks() > 1 && largest != uniform_block(call.partition))))
     throw usage("omni: servers cut tensors into blocks of largest() elements, and this partitioner does not");
   expect_within_limits(call.packet_bytes, call.window);
 }

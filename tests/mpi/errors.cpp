@@ -185,6 +185,25 @@ TEST_CASE("an operation that throws on one rank: no other rank waits for it") {
   CHECK(thrown);
 }
 
+TEST_CASE("a blocking call hears that an earlier request has failed: its peers do not come any more") {
+  if (size() == 1) return;
+  for (const std::size_t n : {10U, 200000U}) {
+    CAPTURE(n);
+    owned dup;
+    MPI_Comm_dup(MPI_COMM_WORLD, &dup.comm);
+    const int here = rank();
+    const auto op = [here](int a, int b) { return here == 1 && a + b > 100000 ? throw std::domain_error("too large") : a + b; };
+    std::vector<int> x(200000, 60000), y(n, 1);
+    auto first = omni::iallreduce(dup.comm, x, op, omni::colocated{});
+    if (here == 1) {
+      CHECK_THROWS_AS(first.wait(), std::domain_error);
+      continue;
+    }
+    CHECK_THROWS_AS(omni::allreduce(dup.comm, y), omni::error);
+    CHECK_THROWS_AS(first.wait(), omni::error);
+  }
+}
+
 TEST_CASE("requests behind one that ran out of time end, too, on all ranks") {
   owned dup;
   MPI_Comm_dup(MPI_COMM_WORLD, &dup.comm);

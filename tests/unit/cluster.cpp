@@ -345,6 +345,10 @@ TEST_CASE("arguments that servers do not take are refused before anything is sen
         std::vector<int> x(10000, 1);
         CHECK_THROWS_AS(omni::allreduce(cluster, x, dedicated{.window = 1025}), omni::usage);
         CHECK_THROWS_AS(omni::allreduce(cluster, x, two_sizes{}), omni::usage);
+        CHECK_THROWS_AS(omni::allreduce(cluster, std::span(x).first(400), two_sizes{}),
+                        omni::usage);  // as many blocks of either size
+        CHECK_THROWS_AS(omni::allreduce(cluster, x, fixed_blocks{0}), omni::usage);
+        CHECK_THROWS_AS(static_cast<void>(omni::iallreduce(cluster, std::span(x).first(0), fixed_blocks{0})), omni::usage);
         omni::allreduce(cluster, x, dedicated{.window = 1024});
         CHECK(x == std::vector<int>(10000, 2));
       },

@@ -20,6 +20,16 @@
 
 namespace {
 
+// As threads, but for small packets.
+struct modest {
+  static constexpr bool may_lose = false;
+  omni::transport::threads& inner;
+  [[nodiscard]] int rank() const { return inner.rank(); }
+  [[nodiscard]] int size() const { return inner.size(); }
+  [[nodiscard]] static std::size_t preferred_packet_bytes() { return 0; }
+  auto open() { return inner.open(); }
+};
+
 // What every rank saw: the mismatch's parts, or what else happened.
 struct seen {
   std::string field, here, there, what, afterwards = "not tried";
@@ -317,6 +327,71 @@ TEST_CASE("usage: blocks of no elements are refused, not divided by") {
                                                   omni::allreduce(comm, x, omni::fixed_blocks{0});
                                                 }),
                   omni::usage);
+}
+TEST_CASE("usage: packets of the levels of a hierarchy are looked at, too") {
+  omni::transport::threads::run(2, [](omni::transport::threads& comm) {
+    std::vector<int> x(10, 1);
+    using levels = omni::hierarchical<omni::colocated, omni::colocated>;
+    constexpr std::size_t absurd = std::size_t{3} << 30U;
+    CHECK_THROWS_AS(omni::allreduce(comm, x, levels{.outer = {.packet_bytes = absurd}}), omni::usage);
+    CHECK_THROWS_AS(static_cast<void>(omni::iallreduce(comm, x, levels{.inner = {.packet_bytes = absurd}})), omni::usage);
+  });
+}
+TEST_CASE("a call under way hears that an earlier request has failed: its peers do not come any more") {
+  for (const bool agrees : {false, true}) {
+    CAPTURE(agrees);
+    std::array<std::string, 2> heard;
+    omni::transport::threads::run(2, [&](omni::transport::threads& comm) {
+      const auto r = static_cast<std::size_t>(comm.rank());
+      std::vector<int> x(50000, 13), y(50000, 1);
+      const auto op = [r](int a, int b) { return r == 1 && a == 13 ? throw std::runtime_error("unlucky") : a + b; };
+      auto first = omni::iallreduce(comm, x, op, omni::colocated{});
+      if (r == 1) {
+        CHECK_THROWS_AS(first.wait(), std::runtime_error);
+        return;
+      }
+      try {
+        if (agrees) omni::allreduce(comm, y, omni::ring{});
+        else omni::allreduce(comm, y, omni::colocated{});
+      } catch (const omni::error& e) {
+        heard[r] = e.what();
+      }
+      CHECK_THROWS_AS(first.wait(), omni::protocol);
+    });
+    CHECK(heard[0] ==
+          "omni: this transport is unusable since an earlier error: omni: packet from rank 1 refused: the rank gave up");
+  }
+}
+TEST_CASE("a transport that likes no packets at all gets those that a greeting fits in") {
+  omni::transport::threads::run(3, [](omni::transport::threads& inner) {
+    modest comm{inner};
+    const std::vector<int> wanted(1000, 3);
+    for (int i = 0; i < 3; ++i) {
+      std::vector<int> x(1000, 1);
+      if (i == 0) omni::allreduce(comm, x, omni::ring{});
+      if (i == 1) omni::allreduce(comm, x, omni::colocated{}, omni::fixed_blocks{1});
+      if (i == 2) omni::allreduce(comm, x, omni::replicated{}, omni::fixed_blocks{4});
+      CHECK(x == wanted);
+    }
+  });
+}
+TEST_CASE("a partitioner's largest() may be more than any block has") {
+  struct hundreds {
+    [[nodiscard]] static std::size_t count(std::size_t n) { return (n + 99) / 100; }
+    [[nodiscard]] static omni::block_range block(std::size_t i, std::size_t n) {
+      return {i * 100, std::min<std::size_t>(100, n - i * 100)};
+    }
+    [[nodiscard]] static std::size_t largest(std::size_t /*n*/) { return 128; }
+    [[nodiscard]] static std::size_t uniform() { return 100; }
+  };
+  for (const std::size_t n : {50U, 100U, 400U, 10000U, 10001U}) {
+    for (const auto shape : {patterns::shape::none_null, patterns::shape::uniform, patterns::shape::clustered}) {
+      const testing::cell c{3, n, shape, n, n % 2 == 0};
+      testing::check<patterns::wild, int>(c, omni::sum{}, hundreds{}, omni::colocated{});
+      testing::check<patterns::wild, int>(c, omni::max{}, hundreds{}, omni::replicated{}, omni::scalar_detector{});
+      testing::check<patterns::wild, int>(c, omni::sum{}, hundreds{});
+    }
+  }
 }
 TEST_CASE("blocks larger than the address space are one block") {
   for (const std::size_t block : {std::size_t{1} << 62U, ~std::size_t{0}}) {

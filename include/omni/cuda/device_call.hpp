@@ -86,7 +86,8 @@ auto with_device_call(const Device& device, typename Device::stream stream, bool
   expect_usable(made);
   const auto n = made.size();
   const auto block = std::max<std::size_t>(made.largest_block(), 1);
-  if (made.blocks() != (n + block - 1) / block) throw usage("omni: tensors on a device are cut into blocks of equal size");
+  if (made.blocks() != (n + block - 1) / block || (made.blocks() > 1 && block != made.partition.uniform()))
+    throw usage("omni: tensors on a device are cut into blocks of equal size");
   if (made.blocks() > std::numeric_limits<std::uint32_t>::max()) throw usage("omni: more than 2^32 blocks on a device");
   if (reinterpret_cast<std::uintptr_t>(in.data()) % alignof(T) != 0 ||
       reinterpret_cast<std::uintptr_t>(out.data()) % alignof(T) != 0)

@@ -82,7 +82,7 @@ class block_scanner {
     if constexpr (looks_ahead) {
       n = take_from(ahead);
     } else if constexpr (equal_blocks) {
-      const auto block = call_->largest_block();
+      const auto block = equal_block();
       n = std::clamp<std::size_t>(run_bytes / (block * sizeof(T)), 1, 64);
       n = call_->together(scanned_, std::min(n, blocks_ - scanned_));
       found_ = marked(range_of(*call_, scanned_, n), block);
@@ -101,6 +101,9 @@ class block_scanner {
  private:
   static constexpr std::size_t run_bytes = std::size_t{32} << 10U;
 
+  // Elements of every block but the last: largest() may be more than any has, uniform() more than the tensor has.
+  [[nodiscard]] std::size_t equal_block() const { return std::min(call_->partition.uniform(), call_->largest_block()); }
+
   [[nodiscard]] std::uint64_t marked(block_range run, std::size_t block) const {
     if (run.size == 0) return 0;
     if constexpr (comes_later) {
@@ -115,7 +118,7 @@ class block_scanner {
   // Takes up to 64 blocks' marks from those that the detector has found in advance. How many.
   std::size_t take_from(std::vector<std::uint64_t>& marks) {
     if (scanned_ == ahead_end_) {
-      const auto block = call_->largest_block();
+      const auto block = equal_block();
       const auto most = std::max<std::size_t>(Call::detector_type::ahead_bytes / (block * sizeof(T)), 64);
       const auto n = call_->together(scanned_, std::min(most, blocks_ - scanned_));
       marks.resize(std::max(marks.size(), (n + 63) / 64));

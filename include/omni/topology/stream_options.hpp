@@ -24,8 +24,10 @@ struct stream_options {
     l.window = window > 0 ? window : 2;
     // Buffers for each peer: window + 1 to fill and send, window to receive contributions and window to receive results.
     const auto buffers = static_cast<std::size_t>(ranks) * (3U * static_cast<std::size_t>(l.window) + 1U);
-    const auto fair = std::clamp(budget / (static_cast<std::size_t>(ranks) * 7U) / 64U * 64U, std::size_t{2048}, preferred);
-    const auto wanted = packet_bytes != 0 ? packet_bytes : std::clamp(budget / buffers / 64U * 64U, std::size_t{2048}, preferred);
+    constexpr std::size_t least = 2048;
+    const auto most = std::max(preferred, least);  // whatever a transport likes, a greeting has to fit
+    const auto fair = std::clamp(budget / (static_cast<std::size_t>(ranks) * 7U) / 64U * 64U, least, most);
+    const auto wanted = packet_bytes != 0 ? packet_bytes : std::clamp(budget / buffers / 64U * 64U, least, most);
     l.first_bytes = fair;
     l.packet_bytes = std::max(wanted, sizeof(packet_header) + largest_block_bytes + sizeof(std::uint32_t));
     return l;

@@ -35,6 +35,10 @@ class boost_mpi {
   [[nodiscard]] int size() const { return comm_.size(); }
   [[nodiscard]] std::size_t preferred_packet_bytes() const { return std::size_t{62} * 1024; }
   void mark_broken(const std::string& why) { broken_ = why; }
+  [[nodiscard]] bool is_usable() const { return broken_.empty(); }
+  void expect_usable() const {
+    if (!is_usable()) throw error("omni: this transport is unusable since an earlier error: " + broken_);
+  }
 
   class mailbox {
    public:
@@ -115,7 +119,7 @@ class boost_mpi {
   };
 
   [[nodiscard]] mailbox open() {
-    if (!broken_.empty()) throw error("omni: this transport is unusable since an earlier error: " + broken_);
+    expect_usable();
     return {comm_, calls_++};
   }
 

@@ -49,6 +49,7 @@ class mpi {
   void give_up_turn(std::uint32_t ticket) { context_->give_up_turn(ticket); }
   [[nodiscard]] bool nothing_queued() { return context_->nothing_queued(); }
   void mark_broken(const std::string& why) { context_->mark_broken(why); }
+  [[nodiscard]] bool is_usable() const { return context_->is_usable(); }
   void expect_usable() const { context_->expect_usable(); }
   /// How long calls may wait that do not say it themselves; 0: for ever. Known when nothing is queued.
   [[nodiscard]] std::chrono::nanoseconds agreed_limit() const { return context_->agreed_limit(); }

@@ -190,8 +190,9 @@ class mpi_context : public std::enable_shared_from_this<mpi_context> {
 
   /// After an error in the middle of an operation, old packets may still be under way: nothing more is sent here.
   void mark_broken(std::string why) { broken_ = std::move(why); }
+  [[nodiscard]] bool is_usable() const { return broken_.empty(); }
   void expect_usable() const {
-    if (!broken_.empty()) throw error("omni: this communicator is unusable for omni since an earlier error: " + broken_);
+    if (!is_usable()) throw error("omni: this communicator is unusable for omni since an earlier error: " + broken_);
   }
 
   /// Numbers an operation; its messages have tags that follow from the number.

@@ -71,6 +71,10 @@ class threads {
   [[nodiscard]] int size() const { return static_cast<int>(inboxes_->size()); }
   [[nodiscard]] std::size_t preferred_packet_bytes() const { return std::size_t{62} * 1024; }
   void mark_broken(const std::string& why) { broken_ = why; }
+  [[nodiscard]] bool is_usable() const { return broken_.empty(); }
+  void expect_usable() const {
+    if (!is_usable()) throw error("omni: this transport is unusable since an earlier error: " + broken_);
+  }
   /// Whether another rank has waited too long.
   [[nodiscard]] bool is_roll_called() const {
     return std::any_of(inboxes_->begin(), inboxes_->end(), [](const inbox& i) { return i.waited_too_long.load(); });
@@ -159,7 +163,7 @@ class threads {
   };
 
   [[nodiscard]] mailbox open() {
-    if (!broken_.empty()) throw error("omni: this transport is unusable since an earlier error: " + broken_);
+    expect_usable();
     return {rank_, calls_++, inboxes_};
   }
 
