@@ -106,9 +106,9 @@ report run(Transport&& transport, const Call& call, const Topology& topology) {
   } else if constexpr (!Call::is_group && reduces_itself<std::remove_reference_t<Transport>, typename Call::value_type,
                                                          typename Call::operation_type>()) {
     // MPI's blocking call drives nothing of ours, and a peer may need what this thread has under way before it gets here.
-    const auto natively = [&](const stopwatch& watch, bool is_agreed) {
+    const auto natively = [&](const stopwatch& watch) {
       if (operation_base::any_active()) operation_base::settle(&transport.context());
-      if (!is_agreed) transport.expect_usable();  // a peer that knows of an error does not come
+      transport.expect_usable();  // a peer that knows of an error does not come
       return run_natively(transport, call, watch);
     };
     bool small = false;
@@ -119,13 +119,13 @@ report run(Transport&& transport, const Call& call, const Topology& topology) {
     }
     if (small && transport.size() > 1) {
       settle_queue(transport, call.limit.count() != 0 ? call.limit : environment_limit());
-      if (bypasses(topology, call, transport)) return natively(stopwatch(), false);
+      if (bypasses(topology, call, transport)) return natively(stopwatch());
     }
     using plain = std::remove_reference_t<Transport>;
     using held = std::conditional_t<std::is_trivially_copyable_v<plain>, plain, plain&>;  // a view, as requests have it
     collective<held, Call, Topology> op(transport, call, topology);
     op.finish();
-    if (op.handed_over()) return natively(op.watch(), true);
+    if (op.handed_over()) return natively(op.watch());
     return op.result();
   } else {
     collective<Transport, Call, Topology> op(std::forward<Transport>(transport), call, topology);

@@ -17,6 +17,7 @@
 #include "agreement.hpp"
 #include "call.hpp"
 #include "call_rules.hpp"
+#include "deadline.hpp"
 #include "error.hpp"
 #include "failure.hpp"
 #include "report.hpp"
@@ -83,7 +84,9 @@ class collective final : public operation_base {
       case stage::queued:
         if constexpr (queues) {
           if (!holds_turn_) {
-            expect_usable();
+            if constexpr (requires { transport_.expect_usable(); }) {
+              if (!call_.is_stage) transport_.expect_usable();
+            }
             if (!transport_.may_start(ticket_)) return false;
           }
           holds_turn_ = true;
@@ -107,7 +110,10 @@ class collective final : public operation_base {
         return agreed();
       case stage::comparing:
         if constexpr (agrees) {
-          if (comparison_->progress()) return true;
+          if (comparison_->progress()) {
+            doomed_.reset();
+            return true;
+          }
           if (comparison_->done()) throw protocol(transport_.rank(), "the ranks' calls differ, but not their packets");
           expect_usable();
         }
@@ -117,6 +123,7 @@ class collective final : public operation_base {
         begun_ = begun_ || moved;
         if (!engine_->done()) {
           if (!moved) expect_usable();
+          else doomed_.reset();
           return moved;
         }
         engine_->finish(report_);
@@ -127,6 +134,7 @@ class collective final : public operation_base {
     return false;
   }
   void block() override {
+    if (doomed_) return std::this_thread::yield();
     switch (stage_) {
       case stage::queued:
         return std::this_thread::yield();
@@ -146,11 +154,13 @@ class collective final : public operation_base {
         return engine_->wait();
     }
   }
-  // An operation that waits hears when another has found that nothing will come of it: no peer may come to it any more. Parts of
-  // another are ended by that one.
-  void expect_usable() const {
-    if constexpr (requires { transport_.expect_usable(); }) {
-      if (!call_.is_stage) transport_.expect_usable();
+  // An operation that waits in vain after another has failed ends, too: no peer may come to it any more. Those that have come may
+  // still finish it, and get the time for that; servers are gone at once. Parts of another operation are ended by that one.
+  void expect_usable() {
+    if constexpr (requires { transport_.is_usable(); }) {
+      if (call_.is_stage || transport_.is_usable()) return;
+      if (!doomed_) doomed_.emplace(std::chrono::seconds(1));
+      if (serves || doomed_->spent()) transport_.expect_usable();
     }
   }
 
@@ -279,6 +289,7 @@ class collective final : public operation_base {
         expect_usable();
         return false;
       }
+      doomed_.reset();
       if (!agreement_->done()) return true;
       if (agreement_->same_call()) {
         if constexpr (requires { call_.accept(agreement_->largest_own()); }) {
@@ -388,6 +399,7 @@ class collective final : public operation_base {
   bool handed_over_ = false;
   std::uint32_t ticket_ = 0, number_ = 0;  // of its turn; of the call on the transport
   bool holds_turn_ = false, begun_ = false;
+  std::optional<patience> doomed_;  // there is, where another operation has failed
   unsigned in_vain_ = 0;
   std::optional<mailbox_type> mailbox_;
   std::optional<agreement> agreement_;

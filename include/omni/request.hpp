@@ -118,6 +118,10 @@ class operation_base {
       return true;
     });
   }
+  /// Ends it by an error, of which the other ranks hear where they can.
+  void end_by(const std::exception_ptr& error) noexcept {
+    if (!done_) guarded([&]() -> bool { std::rethrow_exception(error); });
+  }
   /// Before the first step: the other ranks shall find that this rank will not take part.
   virtual void call_off() noexcept = 0;
   [[nodiscard]] static bool any_active() noexcept { return !active().empty(); }

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <exception>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -142,6 +143,7 @@ class hierarchical_engine {
   }
   /// The others wait for this rank in what it has not come to yet.
   void give_up() noexcept {
+    if (at_ != stages_.size() && stages_[at_]) stages_[at_]->end_by(std::make_exception_ptr(error("omni: this rank gave up")));
     for (auto i = at_ + 1; i < stages_.size(); ++i)
       if (stages_[i] && !stages_[i]->done()) stages_[i]->call_off();
     constexpr double patience = 1;
