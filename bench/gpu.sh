@@ -166,7 +166,11 @@ for check in memcheck racecheck; do
   wanted $check || continue
   if ! sanitizer=$(tool compute-sanitizer); then echo "== no compute-sanitizer: $check is left out"
   elif ! works "$sanitizer"; then echo "== compute-sanitizer does not work on this machine: $check is left out"
-  else run "GPU tests under compute-sanitizer $check" "$sanitizer" --tool $check --error-exitcode 1 "$out/tests" --quick
+  else
+    # Asking an event whether it has happened is no error; the tests look at what every call returns.
+    options=(--tool $check --error-exitcode 1)
+    [ $check = racecheck ] || options+=(--report-api-errors no)
+    run "GPU tests under compute-sanitizer $check" "$sanitizer" "${options[@]}" "$out/tests" --quick
   fi
 done
 exit $failed

@@ -177,6 +177,7 @@ sparse_tensor<K, T> reduce_pairs(Transport& transport, const sparse_view<K, T>& 
   expect_environment();
   expect_usable(view);
   expect_limit(plan.limit);
+  expect_packets(plan.options.packet_bytes);
   const stopwatch watch;
   const distinct_pairs<K, T> mine(view.keys, view.values, view.width, op);
   const auto keys = mine.keys();

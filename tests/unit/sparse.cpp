@@ -46,6 +46,7 @@ TEST_CASE("key-value: packets so small that chunks are split, and windows") {
   for (const int ranks : {2, 3, 5})
     for (const auto shape : {keys::scattered, keys::power_law, keys::disjoint, keys::all, keys::extreme})
       for (const std::size_t bytes : {1U, 200U, 700U, 3000U}) {
+        if (ranks == 5 && testing::draws(4) < 4) continue;
         const pair_cell c{ranks, shape, 5000, 0.1, bytes % 3 + 1, ++seed};
         const auto window = static_cast<int>(seed % 4);
         check_pairs<std::uint32_t, float, threads>(c, omni::sum{}, omni::colocated{bytes, window});

@@ -361,3 +361,14 @@ TEST_CASE("key-value: random corruption of packets") {
   }
   CHECK(protocols > testing::draws(2000));
 }
+
+TEST_CASE("key-value: packets larger than any transport carries are refused before anything moves") {
+  omni::transport::threads::run(2, [](omni::transport::threads& comm) {
+    const std::vector<std::uint32_t> keys{1, 2};
+    const std::vector<float> values{1, 2};
+    const omni::sparse_view view{keys, values};
+    CHECK_THROWS_AS(static_cast<void>(omni::allreduce(comm, view, omni::colocated{.packet_bytes = std::size_t{3} << 30U})),
+                    omni::usage);
+    CHECK(omni::allreduce(comm, view).values == std::vector<float>{2, 4});
+  });
+}

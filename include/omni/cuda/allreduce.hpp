@@ -96,9 +96,11 @@ auto on_device_memory(Comm& comm, device_span<const T> in, device_span<T> out, c
   static_assert((std::size_t{0} + ... + (is_stream<More> ? 1U : 0U)) <= 1, "omni: two streams were given");
   cuda_device device;
   std::exception_ptr failed;
+  const auto stream =
+      in.size() != 0 ? stream_among(more...) : cudaStream_t{};  // an empty tensor is on no device: any stream will do
   try {
     device.number = device_of(in.data(), out.data(), in.size());
-    expect_stream_of(device, stream_among(more...));
+    expect_stream_of(device, stream);
   } catch (const cuda_error&) {
     failed = std::current_exception();  // of work before the call, say: the others have called and will wait
   }
@@ -109,7 +111,7 @@ auto on_device_memory(Comm& comm, device_span<const T> in, device_span<T> out, c
     return std::apply(
         [&](const auto&... choices) {
           return with_device_call<E>(
-              device, stream_among(more...), (!is_stream<More> && ...), failed, from, to,
+              device, stream, (!is_stream<More> && ...), failed, from, to,
               [&](const auto& call, const auto& topology) {
                 return f(std::forward<decltype(transport)>(transport), call, topology);
               },
@@ -185,13 +187,14 @@ requires detail::on_device<std::remove_reference_t<Data>>
 template <class... Policies, class Comm, class Data, class... More>
 requires detail::is_located<std::remove_cvref_t<Data>> report allreduce(Comm&& comm, Data&& data, More&&... more) {
   bool there = false;
-  try {
-    there = data.length != 0 && detail::device_of(data.pointer) >= 0;
-    if constexpr ((detail::is_stream<More> || ...))
-      if (!there) detail::check_cuda(cudaStreamSynchronize(detail::stream_among(more...)), "cudaStreamSynchronize");
-  } catch (const cuda_error&) {
-    if (data.length == 0) throw;
-    there = true;  // where it fails again, in the call, of which the others hear
+  if (data.length != 0) {
+    try {
+      there = detail::device_of(data.pointer) >= 0;
+    } catch (const cuda_error&) {
+      there = true;  // where it fails again, in the call, of which the others hear
+    }
+    // The host's memory may still be written by what is in the stream.
+    if (!there) detail::check_cuda(cudaStreamSynchronize(detail::stream_among(more...)), "cudaStreamSynchronize");
   }
   if (there) return allreduce<Policies...>(comm, device_span(data.pointer, data.length), more...);
   return std::apply(

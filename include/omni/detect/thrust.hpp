@@ -6,15 +6,31 @@
 #include <thrust/for_each.h>
 #include <thrust/iterator/counting_iterator.h>
 #include <thrust/tabulate.h>
+#if THRUST_DEVICE_SYSTEM == THRUST_DEVICE_SYSTEM_CUDA
+#include <thrust/universal_vector.h>
+#endif
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <span>
+#include <vector>
 
 namespace omni {
 namespace detail {
+
+/// Memory that Thrust's algorithms and the host can use.
+#if THRUST_DEVICE_SYSTEM == THRUST_DEVICE_SYSTEM_CUDA
+template <class T>
+using thrust_scratch = thrust::universal_vector<T>;
+inline constexpr bool thrust_needs_scratch = true;
+#else
+template <class T>
+using thrust_scratch = std::vector<T>;
+inline constexpr bool thrust_needs_scratch = false;
+#endif
 
 /// Compares blocks with the identity where a Thrust algorithm calls it: plain loops, for any back end.
 struct thrust_blocks {
@@ -91,19 +107,35 @@ struct thrust_detector {
   /// Any number of blocks, 64 to a word, by all threads.
   template <class T>
   void mark_ahead(std::span<const T> all, std::size_t block, const T& identity, std::span<std::uint64_t> marks) const {
-    const auto blocks = over(all, block, identity);
+    auto blocks = over(all, block, identity);
+    detail::thrust_scratch<std::byte> null;
+    if constexpr (detail::thrust_needs_scratch) {
+      null.assign(blocks.identity, blocks.identity + sizeof(T));
+      blocks.identity = thrust::raw_pointer_cast(null.data());
+    }
     if (marks.size() >= fine_words) {
-      thrust::tabulate(thrust::device, marks.data(), marks.data() + marks.size(), blocks);
+      detail::thrust_scratch<std::uint64_t> found;
+      auto* to = marks.data();
+      if constexpr (detail::thrust_needs_scratch) {
+        found.resize(marks.size());
+        to = thrust::raw_pointer_cast(found.data());
+      }
+      thrust::tabulate(thrust::device, to, to + marks.size(), blocks);
+      if (to != marks.data()) std::copy(to, to + marks.size(), marks.begin());
       return;
     }
     // Few large blocks: a block is enough for a thread.
-    std::array<unsigned char, fine_words * 64> flags{};
+    auto flags = [] {
+      if constexpr (detail::thrust_needs_scratch) return detail::thrust_scratch<unsigned char>(fine_words * 64);
+      else return std::array<unsigned char, fine_words * 64>{};
+    }();
+    auto* const flag = thrust::raw_pointer_cast(flags.data());
     const auto count = (all.size() + block - 1) / block;
     thrust::for_each(thrust::device, thrust::counting_iterator<std::size_t>(0), thrust::counting_iterator<std::size_t>(count),
-                     detail::thrust_flag{blocks, flags.data()});
+                     detail::thrust_flag{blocks, flag});
     for (std::size_t w = 0; w < marks.size(); ++w) {
       marks[w] = 0;
-      for (std::size_t k = 0; k < 64; ++k) marks[w] |= std::uint64_t{flags[64 * w + k]} << k;
+      for (std::size_t k = 0; k < 64; ++k) marks[w] |= std::uint64_t{flag[64 * w + k]} << k;
     }
   }
 
