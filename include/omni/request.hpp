@@ -150,13 +150,13 @@ class operation_base {
   void complete() noexcept {
     done_ = true;
     leave();
-    if (!driven_) let_go(left_by_driver);
+    if (!driven_) left_ |= left_by_driver;  // by its own thread, which holds it
   }
   report report_;
   patience patience_{std::chrono::nanoseconds(0)};
 
  private:
-  // Who still looks at it beside the other. The last of the two deletes it, if the user is not its own thread.
+  // Who does not look at it any more. Where the user is another thread, the last of the two deletes it.
   static constexpr unsigned left_by_driver = 1, left_by_user = 2;
   void let_go(unsigned who) noexcept {
     if ((left_.fetch_or(who) | who) == (left_by_driver | left_by_user)) delete this;
