@@ -80,6 +80,12 @@ class collective final : public operation_base {
     else return &transport_;
   }
   bool advance() override {
+    const bool moved = step();
+    if (moved) doomed_.reset();
+    else if (stage_ >= stage::agreeing) expect_usable();
+    return moved;
+  }
+  bool step() {
     switch (stage_) {
       case stage::queued:
         if constexpr (queues) {
@@ -110,22 +116,14 @@ class collective final : public operation_base {
         return agreed();
       case stage::comparing:
         if constexpr (agrees) {
-          if (comparison_->progress()) {
-            doomed_.reset();
-            return true;
-          }
+          if (comparison_->progress()) return true;
           if (comparison_->done()) throw protocol(transport_.rank(), "the ranks' calls differ, but not their packets");
-          expect_usable();
         }
         return false;
       case stage::running:
         const bool moved = engine_->progress();
         begun_ = begun_ || moved;
-        if (!engine_->done()) {
-          if (!moved) expect_usable();
-          else doomed_.reset();
-          return moved;
-        }
+        if (!engine_->done()) return moved;
         engine_->finish(report_);
         report_.exchange_seconds += before_;
         end();
@@ -285,11 +283,7 @@ class collective final : public operation_base {
   }
   bool agreed() {
     if constexpr (agrees) {
-      if (!agreement_->progress(*mailbox_) && !agreement_->done()) {
-        expect_usable();
-        return false;
-      }
-      doomed_.reset();
+      if (!agreement_->progress(*mailbox_) && !agreement_->done()) return false;
       if (!agreement_->done()) return true;
       if (agreement_->same_call()) {
         if constexpr (requires { call_.accept(agreement_->largest_own()); }) {
