@@ -242,7 +242,7 @@ class collective final : public operation_base {
         return false;
       }
       using outcome = typename decltype(records_)::value_type::outcome;
-      switch (records_->conclude(call_, transport_.rank(), report_)) {
+      switch (records_->conclude(call_, report_)) {
         case outcome::differ:
           compare();
           break;
@@ -267,7 +267,7 @@ class collective final : public operation_base {
         if (++in_vain_ % 64 == 0) nudge();
         return false;
       }
-      records_->gather(call_, transport_.rank(), report_);
+      records_->gather(call_, report_);
       end(true);
     }
     return true;

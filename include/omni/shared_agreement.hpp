@@ -42,8 +42,9 @@ class shared_agreement {
     std::span<std::byte> room;
     if (has_room && bytes_ != 0) {
       room_ = window_->records().room(number_, bytes_);
-      timed(call, r.detect_seconds, [&] { room = room_.first(contribution<Call>::write(call, room_, r)); });
-      if (!by_all_) room_ = room_.subspan((room.size() + alignment - 1) / alignment * alignment);
+      const auto mine = window_->rank(), parts = number_of_parts();
+      timed(call, r.detect_seconds, [&] { room = room_.first(contribution<Call>::write(call, mine, parts, room_, r)); });
+      if (!by_all_) room_ = contribution<Call>::room_of_part(call, mine, parts, room.size(), room_);
     } else if (!has_room && samples) {
       call.density = sampled_density(call);
     }
@@ -65,7 +66,7 @@ class shared_agreement {
     done,    ///< and all is folded
   };
   /// What the records come to. Precondition: heard().
-  [[nodiscard]] outcome conclude(Call& call, int rank, report& r) {
+  [[nodiscard]] outcome conclude(Call& call, report& r) {
     const auto a = window_->records().agreed(number_);
     if (a.same && !a.has_room && fits(call)) window_->do_without();
     call.density = a.density;
@@ -74,7 +75,7 @@ class shared_agreement {
     auto result = a.same ? outcome::agree : outcome::differ;
     taking([&] {
       if (!a.same || bytes_ == 0 || !a.has_room) return;
-      fold(call, rank, r);
+      fold(call, r);
       result = by_all_ ? outcome::done : outcome::folded;
     });
     if (result != outcome::folded) window_->records().take(number_);
@@ -88,18 +89,17 @@ class shared_agreement {
     while (!heard_folded()) patience.pause(nudge);
   }
   /// Takes them. Precondition: heard_folded().
-  void gather(const Call& call, int rank, report& r) const {
+  void gather(const Call& call, report& r) const {
     taking([&] {
       const auto n = static_cast<std::size_t>(window_->ranks());
       contributions parts;
       for (std::size_t k = 0; k < n; ++k) {
         parts[k] = window_->records().folded(k, number_);
-        if (static_cast<int>(k) != rank) r.bytes_received += parts[k].size();
+        if (k != window_->rank()) r.bytes_received += parts[k].size();
       }
       const auto all = recorded();
-      timed(call, r.deliver_seconds, [&] {
-        contribution<Call>::take_parts(call, std::span(all).first(n), std::span(parts).first(n), static_cast<std::size_t>(rank));
-      });
+      timed(call, r.deliver_seconds,
+            [&] { contribution<Call>::take_parts(call, std::span(all).first(n), std::span(parts).first(n), window_->rank()); });
     });
     window_->records().take(number_);
   }
@@ -112,15 +112,14 @@ class shared_agreement {
   static std::size_t recorded_bytes(const Topology& topology, const Call& call, const window& w) {
     if constexpr (std::is_same_v<Topology, automatic> && !Call::is_group && alignof(typename Call::value_type) <= alignment) {
       if (topology.is_recorded(call.bytes(), w.ranks())) {
-        const auto bytes = contribution<Call>::largest(call);
-        // A part is at most a line more than an equal share of blocks, and they are whole.
-        const auto part = is_folded_by_all(topology, call, w) ? 0 : contribution<Call>::largest_part(call, w.ranks()) + alignment;
-        return bytes <= shared_records::large_bytes && part <= shared_records::large_bytes - bytes ? std::max<std::size_t>(bytes, 1)
-                                                                                                   : 0;
+        const auto parts = is_folded_by_all(topology, call, w) ? 1 : static_cast<std::size_t>(w.ranks());
+        const auto bytes = contribution<Call>::largest(call, parts);
+        return bytes <= shared_records::large_bytes(w.ranks()) ? std::max<std::size_t>(bytes, 1) : 0;
       }
     }
     return 0;
   }
+  [[nodiscard]] std::size_t number_of_parts() const { return by_all_ ? 1 : static_cast<std::size_t>(window_->ranks()); }
   static bool is_folded_by_all(const Topology& topology, const Call& call, const window& w) {
     if constexpr (std::is_same_v<Topology, automatic>) return topology.is_folded_by_all(call.bytes(), w.ranks());
     else return true;
@@ -139,25 +138,21 @@ class shared_agreement {
     return all;
   }
   // Folds all there is, or this rank's part of it.
-  void fold(const Call& call, int rank, report& r) const {
+  void fold(const Call& call, report& r) const {
     const auto recorded_by_all = recorded();
-    const auto n = static_cast<std::size_t>(window_->ranks()), mine = static_cast<std::size_t>(rank);
+    const auto n = static_cast<std::size_t>(window_->ranks()), mine = window_->rank(), parts = number_of_parts();
     const auto all = std::span(recorded_by_all).first(n);
-    auto told = all[mine].size(), heard = std::size_t{0}, folded = heard;
-    for (const auto& c : all) heard += c.size();
-    heard -= told;
+    const auto told = [&](std::size_t rank) { return contribution<Call>::told(call, rank, parts, all[rank].size()); };
+    auto folded = std::size_t{0}, heard = folded;
+    for (std::size_t k = 0; k < n; ++k) heard += k == mine ? 0 : told(k);
     r.blocks_total = call.blocks();
-    timed(call, r.fold_seconds,
-          [&] { folded = contribution<Call>::fold_part(call, all, by_all_ ? 0 : mine, by_all_ ? 1 : n, room_, r); });
-    r.extra_bytes = told + folded;
-    if (!by_all_) {
-      window_->records().tell_folded(number_, room_.first(folded));
-      told /= n;  // parts are of equal size: each reads an n-th, give or take, of what another has
-      heard /= n;
-    }
+    timed(call, r.fold_seconds, [&] { folded = contribution<Call>::fold_part(call, all, by_all_ ? 0 : mine, parts, room_, r); });
+    if (!by_all_) window_->records().tell_folded(number_, room_.first(folded));
+    r.extra_bytes = told(mine) + folded;
     r.topology = by_all_ ? "replicated" : "colocated";
-    r.bytes_sent = (told + folded) * (n - 1);
-    r.bytes_received = heard;
+    // Parts are of equal size: where each rank folds one it reads as much, give or take, as any other of what another tells.
+    r.bytes_sent = by_all_ ? told(mine) * (n - 1) : told(mine) + folded * (n - 1);
+    r.bytes_received = by_all_ ? heard : heard / (n - 1);
   }
   // A record that is never taken is never written over.
   template <class F>

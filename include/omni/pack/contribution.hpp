@@ -13,6 +13,7 @@
 #include "../call.hpp"
 #include "../error.hpp"
 #include "../fold.hpp"
+#include "../partition/stripes.hpp"
 #include "../report.hpp"
 #include "copy.hpp"
 
@@ -35,23 +36,27 @@ class contribution {
       return call.bytes() >= least_bytes && call.partition.uniform() * sizeof(T) >= least_block_bytes;
     else return false;
   }
-  /// Bytes of the largest contribution to a call.
-  [[nodiscard]] static std::size_t largest(const Call& call) { return head(call) + call.bytes(); }
+  /// Bytes that a rank's contribution takes at most, with what it folds of a part that is not the only one.
+  [[nodiscard]] static std::size_t largest(const Call& call, std::size_t parts) {
+    return head(call) + call.bytes() + (parts == 1 ? 0 : line);
+  }
 
-  /// Writes this rank's; how many bytes. Clears the output's blocks that are null here.
-  static std::size_t write(const Call& call, std::span<std::byte> to, report& r) {
+  /// Writes this rank's contribution to what others fold of `parts` parts, `mine` being folded here: all, if there is only one. How
+  /// many bytes. Clears the output's blocks that are null here.
+  static std::size_t write(const Call& call, std::size_t mine, std::size_t parts, std::span<std::byte> to, report& r) {
     if constexpr (skips<Op, T> && requires { call.partition.uniform(); }) {
-      if (!is_sparse(call)) return write_dense(call, to, r);
+      if (!is_sparse(call)) return write_dense(call, mine, parts, to, r);
       const auto identity = static_cast<T>(identity_of<T>(call.op));
       const auto block = std::min<std::size_t>(call.partition.uniform(), call.in.size());
       const auto blocks = call.blocks();
+      const auto& own = scratch().owned_by(owners_of(call, parts), blocks);
       auto at = head(call);
       for (std::size_t first = 0; first < blocks; first += 64) {
         const auto elements = call.in.subspan(first * block, std::min(64 * block, call.in.size() - first * block));
         const std::uint64_t mask = call.detector.mark(elements, block, identity) & ones(std::min<std::size_t>(64, blocks - first));
         std::memcpy(to.data() + first / 8, &mask, sizeof(mask));
         r.blocks_sent += static_cast<std::size_t>(std::popcount(mask));
-        for_each_run(mask, [&](std::size_t b, std::size_t n) {
+        for_each_run(mask & ~own.of(mine, first), [&](std::size_t b, std::size_t n) {
           const auto run = range(call, first + b, n);
           copy_bytes(to.data() + at, call.in.data() + run.first, run.size * sizeof(T));
           at += run.size * sizeof(T);
@@ -64,19 +69,24 @@ class contribution {
       }
       return at;
     } else {
-      return write_dense(call, to, r);
+      return write_dense(call, mine, parts, to, r);
     }
   }
-
-  /// Bytes of the largest of so many parts.
-  [[nodiscard]] static std::size_t largest_part(const Call& call, int parts) {
-    const auto n = static_cast<std::size_t>(parts),
-               unit = std::max<std::size_t>(call.partition.largest(call.in.size()) * sizeof(T), 64);
-    return (call.bytes() / unit / n + 2) * unit;
+  /// Of a contribution of so many bytes, those that others read.
+  [[nodiscard]] static std::size_t told(const Call& call, std::size_t mine, std::size_t parts, std::size_t written) {
+    return parts == 1 || is_sparse(call) ? written : written - elements(call, mine, parts).size * sizeof(T);
   }
+  /// Where a part that is folded here is packed for the others, in the room of this rank's contribution of so many bytes.
+  [[nodiscard]] static std::span<std::byte> room_of_part(const Call& call, std::size_t mine, std::size_t parts, std::size_t written,
+                                                         std::span<std::byte> room) {
+    return is_sparse(call)
+               ? room.subspan((written + line - 1) / line * line)
+               : room.subspan(elements(call, mine, parts).first * sizeof(T));  // nobody else reads this rank's own there
+  }
+
   /// Folds one of `parts` parts of the blocks that are not null on some rank, in the order of the ranks, into the output and,
-  /// unless it is the only part, packed into `room`; how many bytes that takes. Parts have the same number of blocks, to one.
-  static std::size_t fold_part(const Call& call, contributions all, std::size_t part, std::size_t parts, std::span<std::byte> room,
+  /// unless it is the only part, packed into `room`; how many bytes that takes. What this rank has of its part is in the input.
+  static std::size_t fold_part(const Call& call, contributions all, std::size_t mine, std::size_t parts, std::span<std::byte> room,
                                report& r) {
     auto& room_of_thread = scratch();
     auto& sources = room_of_thread.sources;
@@ -90,65 +100,70 @@ class contribution {
       r.union_blocks = call.blocks();
       return 0;
     }
-    at.assign(all.size(), head(call));
+    const auto is_kept = [&](std::size_t rank) { return parts != 1 && rank == mine; };
     std::size_t packed = 0;
-    const auto fold_run = [&](block_range run, auto&& has) {
-      const auto bytes = run.size * sizeof(T);
-      sources.clear();
-      for (std::size_t rank = 0; rank < all.size(); ++rank) {
-        if (!has(rank)) continue;
-        expect(all[rank].size() - at[rank] >= bytes, rank);
-        sources.push_back(all[rank].data() + at[rank]);
-        at[rank] += bytes;
+    // `sources` are where the run begins.
+    const auto fold_run = [&](block_range run, bool from_identity) {
+      constexpr std::size_t piece =
+          std::max<std::size_t>((std::size_t{16} << 10U) / sizeof(T), 1);  // its copy is from a near cache
+      for (std::size_t done = 0; done < run.size; done += piece) {
+        const auto n = std::min(piece, run.size - done);
+        T* const out = call.out.data() + run.first + done;
+        fold_block(call.op, std::span<const void* const>(sources), from_identity, out, n);
+        for (auto& s : sources) s = static_cast<const T*>(s) + n;
+        if (parts == 1) continue;
+        copy_bytes(room.subspan(packed, n * sizeof(T)).data(), out, n * sizeof(T));
+        packed += n * sizeof(T);
       }
-      T* const out = call.out.data() + run.first;
-      fold_block(call.op, std::span<const void* const>(sources), sources.size() < all.size(), out, run.size);
-      if (parts == 1) return;
-      copy_bytes(room.subspan(packed, bytes).data(), out, bytes);
-      packed += bytes;
     };
     if (!is_sparse(call)) {
-      const auto mine = elements(call, part, parts);
+      const auto run = elements(call, mine, parts);
       r.union_blocks = call.blocks();
-      std::fill(at.begin(), at.end(), mine.first * sizeof(T));
-      if (mine.size != 0) fold_run(mine, [](std::size_t) { return true; });
+      sources.clear();
+      for (std::size_t rank = 0; rank < all.size(); ++rank)
+        sources.push_back(is_kept(rank) ? static_cast<const void*>(call.in.data() + run.first)
+                                        : all[rank].data() + run.first * sizeof(T));
+      fold_run(run, false);
       return packed;
     }
-    const auto blocks = call.blocks(), unions = parts == 1 ? blocks : union_blocks(call, all);
-    const auto begin = cut(unions, part, parts), end = cut(unions, part + 1, parts);
+    at.assign(all.size(), head(call));
     masks.resize(all.size());
-    std::size_t seen = 0;
-    for (std::size_t first = 0; first < blocks && seen < end; first += 64) {
+    const auto blocks = call.blocks(), block_bytes = range(call, 0, 1).size * sizeof(T);
+    const auto& own = room_of_thread.owned_by(owners_of(call, parts), blocks);
+    r.union_blocks = 0;
+    for (std::size_t first = 0; first < blocks; first += 64) {
       std::uint64_t any = 0, every = ~std::uint64_t{0};
       for (std::size_t rank = 0; rank < all.size(); ++rank) {
         masks[rank] = mask(all[rank], first, blocks);
         any |= masks[rank];
         every &= masks[rank];
       }
-      const auto here = static_cast<std::size_t>(std::popcount(any));
-      if (seen + here <= begin) {
-        for (std::size_t rank = 0; rank < all.size(); ++rank)
-          at[rank] += static_cast<std::size_t>(std::popcount(masks[rank])) * range(call, first, 1).size * sizeof(T);
-        seen += here;
-        continue;
-      }
-      while (any != 0 && seen < end) {
+      r.union_blocks += static_cast<std::size_t>(std::popcount(any));
+      const auto here = parts == 1 ? ~std::uint64_t{0} : own.of(mine, first);
+      every &= here;
+      for (any &= here; any != 0;) {
         const auto b = static_cast<std::size_t>(std::countr_zero(any));
         // Blocks that every rank has are folded in one piece.
-        auto n = std::max<std::size_t>(1, static_cast<std::size_t>(std::countr_one(every >> b)));
-        n = std::min(n, (seen < begin ? begin : end) - seen);
+        const auto n = std::max<std::size_t>(1, static_cast<std::size_t>(std::countr_one(every >> b)));
         const auto run = range(call, first + b, n);
-        const auto has = [&](std::size_t rank) { return (masks[rank] >> b & 1U) != 0; };
-        if (seen >= begin) {
-          fold_run(run, has);
-        } else {
-          for (std::size_t rank = 0; rank < all.size(); ++rank) at[rank] += has(rank) ? run.size * sizeof(T) : 0;
+        sources.clear();
+        for (std::size_t rank = 0; rank < all.size(); ++rank) {
+          if ((masks[rank] >> b & 1U) == 0) continue;
+          if (is_kept(rank)) {
+            sources.push_back(call.in.data() + run.first);
+            continue;
+          }
+          const auto before = masks[rank] & ~own.of(rank, first) & ones(b);
+          const auto from = at[rank] + static_cast<std::size_t>(std::popcount(before)) * block_bytes;
+          expect(from <= all[rank].size() && all[rank].size() - from >= run.size * sizeof(T), rank);
+          sources.push_back(all[rank].data() + from);
         }
-        seen += n;
+        fold_run(run, sources.size() < all.size());
         any &= ~(ones(n) << b);
       }
+      for (std::size_t rank = 0; rank < all.size(); ++rank)
+        at[rank] += static_cast<std::size_t>(std::popcount(masks[rank] & ~own.of(rank, first))) * block_bytes;
     }
-    r.union_blocks = parts == 1 ? seen : unions;
     return packed;
   }
   /// Copies what the others have folded, each its part, to the output.
@@ -165,33 +180,41 @@ class contribution {
       }
       return;
     }
-    const auto blocks = call.blocks(), unions = union_blocks(call, all);
-    std::size_t seen = 0, part = 0, at = 0, end = cut(unions, 1, parts);
+    auto& at = scratch().at;
+    at.assign(parts, 0);
+    const auto owners = owners_of(call, parts);
+    const auto blocks = call.blocks();
+    const auto& own = scratch().owned_by(owners, blocks);
     for (std::size_t first = 0; first < blocks; first += 64) {
-      for (auto any = union_mask(all, first, blocks); any != 0;) {
-        for (; seen == end; end = cut(unions, part + 1, parts)) {
-          expect(++part < parts, mine);
-          at = 0;
-        }
-        const auto b = static_cast<std::size_t>(std::countr_zero(any));
-        const auto n = std::min(static_cast<std::size_t>(std::countr_one(any >> b)), end - seen);
+      for (auto any = union_mask(all, first, blocks) & ~own.of(mine, first); any != 0;) {
+        const auto b = static_cast<std::size_t>(std::countr_zero(any)), in_stripe = b & (owners.stripe() - 1);
+        const auto n = std::min(static_cast<std::size_t>(std::countr_one(any >> b)), owners.stripe() - in_stripe);
+        const auto part = owners.at((first + b) / owners.round(), (first + b) % owners.round()).owner;
         const auto run = range(call, first + b, n);
         const auto bytes = run.size * sizeof(T);
-        expect_part(part, at + bytes, folded[part].size());
-        if (part != mine) copy_bytes(call.out.data() + run.first, folded[part].data() + at, bytes);
-        at += bytes;
-        seen += n;
+        expect_part(part, at[part] + bytes, folded[part].size());
+        copy_bytes(call.out.data() + run.first, folded[part].data() + at[part], bytes);
+        at[part] += bytes;
         any &= ~(ones(n) << b);
       }
     }
   }
 
  private:
-  static std::size_t write_dense(const Call& call, std::span<std::byte> to, report& r) {
+  static constexpr std::size_t line = 64;  // of a cache
+
+  static std::size_t write_dense(const Call& call, std::size_t mine, std::size_t parts, std::span<std::byte> to, report& r) {
     r.blocks_sent = call.blocks();
-    copy_bytes(to.data(), call.in.data(), call.bytes());
+    const auto kept = parts == 1 ? block_range{0, 0} : elements(call, mine, parts);
+    const auto copy = [&](std::size_t begin, std::size_t end) {
+      copy_bytes(to.data() + begin * sizeof(T), call.in.data() + begin, (end - begin) * sizeof(T));
+    };
+    copy(0, kept.first);
+    copy(kept.first + kept.size, call.in.size());
     return call.bytes();
   }
+  /// Who folds which block. A stripe is within the 64 blocks of a mask.
+  [[nodiscard]] static stripes owners_of(const Call& call, std::size_t parts) { return {call.blocks(), parts, 64, 8}; }
   static void expect(bool fine, std::size_t rank) {
     if (!fine) throw protocol(static_cast<int>(rank), "a contribution of the wrong length");
   }
@@ -210,21 +233,14 @@ class contribution {
     for (const auto& c : all) any |= mask(c, first, blocks);
     return any;
   }
-  [[nodiscard]] static std::size_t union_blocks(const Call& call, contributions all) {
-    std::size_t n = 0;
-    const auto blocks = call.blocks();
-    for (std::size_t first = 0; first < blocks; first += 64)
-      n += static_cast<std::size_t>(std::popcount(union_mask(all, first, blocks)));
-    return n;
-  }
   /// Where a part of n things begins.
   [[nodiscard]] static std::size_t cut(std::size_t n, std::size_t part, std::size_t parts) { return n * part / parts; }
   /// A part of all elements, cut at cache lines.
   [[nodiscard]] static block_range elements(const Call& call, std::size_t part, std::size_t parts) {
-    constexpr std::size_t line = std::max<std::size_t>(64 / sizeof(T), 1);
-    const auto n = call.in.size(), lines = (n + line - 1) / line;
-    const auto begin = cut(lines, part, parts) * line;
-    return {begin, std::min(cut(lines, part + 1, parts) * line, n) - std::min(begin, n)};
+    constexpr std::size_t unit = std::max<std::size_t>(line / sizeof(T), 1);
+    const auto n = call.in.size(), lines = (n + unit - 1) / unit;
+    const auto begin = std::min(cut(lines, part, parts) * unit, n);
+    return {begin, std::min(cut(lines, part + 1, parts) * unit, n) - begin};
   }
   static std::uint64_t ones(std::size_t n) { return n == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << n) - 1; }
   /// Bytes of the bits: elements begin on a cache line.
@@ -244,10 +260,37 @@ class contribution {
       mask &= ~(ones(n) << b);
     }
   }
+  /// Which blocks each rank folds, and so keeps for itself; none where every rank folds all.
+  class owned_blocks {
+   public:
+    void assign(const stripes& owners, std::size_t blocks) {
+      ranks_ = owners.owners();
+      masks_.assign((blocks + 63) / 64 * ranks_, 0);
+      if (ranks_ == 1) return;
+      for (std::size_t round = 0, first = 0; first < blocks; ++round)
+        for (std::size_t position = 0; position < owners.round() && first < blocks; position += owners.stripe()) {
+          masks_[first / 64 * ranks_ + owners.at(round, position).owner] |= ones(owners.stripe()) << first % 64;
+          first += owners.stripe();
+        }
+    }
+    /// Those of the 64 from `first` on.
+    [[nodiscard]] std::uint64_t of(std::size_t rank, std::size_t first) const {
+      return ranks_ == 1 ? 0 : masks_[first / 64 * ranks_ + rank];
+    }
+
+   private:
+    std::size_t ranks_ = 1;
+    std::vector<std::uint64_t> masks_;
+  };
   struct scratch_type {
     std::vector<const void*> sources;
     std::vector<std::size_t> at;
     std::vector<std::uint64_t> masks;
+    owned_blocks owned;
+    const owned_blocks& owned_by(const stripes& owners, std::size_t blocks) {
+      owned.assign(owners, blocks);
+      return owned;
+    }
   };
   static scratch_type& scratch() {
     thread_local scratch_type s;

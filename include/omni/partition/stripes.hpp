@@ -20,9 +20,8 @@ namespace omni::detail {
 class stripes {
  public:
   stripes() = default;
-  /// Stripes of at most `longest` blocks, and short enough that every owner has several.
-  stripes(std::size_t blocks, std::size_t owners, std::size_t longest) : blocks_(blocks), owners_(owners) {
-    constexpr std::size_t rounds = 16;
+  /// Stripes of at most `longest` blocks, and short enough that every owner has `rounds` of them.
+  stripes(std::size_t blocks, std::size_t owners, std::size_t longest, std::size_t rounds = 16) : blocks_(blocks), owners_(owners) {
     while (owners > 1 && std::size_t{2} << bits_ <= longest && blocks >> (bits_ + 1) >= owners * rounds) ++bits_;
   }
 

@@ -12,6 +12,7 @@
 
 #include "../calibration.hpp"
 #include "../environment.hpp"
+#include "../transport/shared_records.hpp"
 #include "chosen_engine.hpp"
 #include "hierarchical.hpp"
 #include "ring.hpp"
@@ -22,7 +23,7 @@ namespace omni {
 
 /// Topology: the default. Never much slower than the best dense algorithm, faster wherever there are zeros.
 ///
-/// Where all ranks share memory: the owner streams, replicated for two ranks, else colocated; up to 1 MiB each rank's whole
+/// Where all ranks share memory: the owner streams, replicated for two ranks, else colocated; up to 2 MiB each rank's whole
 /// contribution is one record (is_recorded()). Else:
 ///
 /// | tensor | runs |
@@ -43,7 +44,7 @@ namespace omni {
 /// bytes. All ranks give the same two limits.
 struct automatic {
   std::size_t small_bytes = 0;  ///< 0: by the cost model where the communicator was calibrated, else 256 KiB
-  std::size_t ring_bytes = 0;   ///< 0: by the cost model where a slow link was calibrated, else 4 MiB
+  std::size_t ring_bytes = 0;   ///< 0: by the cost model where a slow link was calibrated, 1 MiB where nothing was, else 4 MiB
 
   static constexpr std::string_view name = "automatic";
   static constexpr bool samples_density = true;
@@ -56,15 +57,13 @@ struct automatic {
   static constexpr int most_sharing_ranks = 16;
   /// Whether all of a rank's contribution travels with the record that tells of the call, where ranks share memory.
   [[nodiscard]] static constexpr bool is_recorded(std::size_t bytes, int ranks) {
-    constexpr std::size_t most = std::size_t{1} << 20U;
-    return is_folded_by_all(bytes, ranks) || (ranks > 2 && ranks <= most_sharing_ranks && bytes <= most &&
-                                              bytes * static_cast<std::size_t>(std::max(ranks, 4)) <= 4 * most);
+    return ranks <= most_sharing_ranks && bytes <= detail::shared_records::most_bytes(ranks);
   }
   /// Whether every rank then folds all of them: one latency, for the work of N ranks. Else each folds a part, and reads those of
   /// the others.
   [[nodiscard]] static constexpr bool is_folded_by_all(std::size_t bytes, int ranks) {
     constexpr std::size_t most = std::size_t{256} << 10U;
-    return ranks <= most_sharing_ranks && bytes <= most && bytes * (ranks == 2 ? 1U : static_cast<std::size_t>(ranks)) <= most;
+    return bytes <= most && bytes * static_cast<std::size_t>(ranks) <= most;
   }
   /// Up to which size no rank asks the others anything: MPI's own allreduce, where ranks do not share memory.
   [[nodiscard]] std::size_t small_limit(const detail::surroundings& here) const {
@@ -79,11 +78,12 @@ struct automatic {
   }
   /// From which size on dense tensors take the ring; below, MPI's own allreduce.
   [[nodiscard]] std::size_t ring_limit(const detail::surroundings& here) const {
-    constexpr std::size_t assumed = std::size_t{4} << 20U;
+    constexpr std::size_t fast = std::size_t{4} << 20U, unknown = std::size_t{1} << 20U;
     if (ring_bytes != 0) return std::min(ring_bytes, one_message);
-    if (!here.measured.known() || here.one_host) return assumed;
+    if (here.one_host) return fast;
+    if (!here.measured.known()) return unknown;  // the ring loses less on a fast link than MPI's default does on a slow one
     const detail::cost_model model(here.measured, here.ranks);
-    return model.is_slow() ? std::min(model.ring_bytes(), one_message) : assumed;
+    return model.is_slow() ? std::min(model.ring_bytes(), one_message) : fast;
   }
   /// Whether a dense algorithm is faster. Inside a host that is where the copies of sparse packets cost more than the volume they
   /// save; between hosts volume is all, and the streams carry less than a ring unless nothing is null. The limits are measured

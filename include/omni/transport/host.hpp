@@ -69,8 +69,8 @@ class neighbours {
     std::vector<std::span<std::byte>> bytes;
     bytes.reserve(segments_.size());
     for (const auto& s : segments_) bytes.push_back(s.bytes());
-    return std::make_unique<window>(std::move(bytes), rank, has_cores(), [&mine, first = window::control_bytes(ranks())] {
-      const bool committed = mine.commit(first, window::data_bytes());
+    return std::make_unique<window>(std::move(bytes), rank, has_cores(), [&mine, n = ranks()] {
+      const bool committed = mine.commit(window::control_bytes(n), window::data_bytes(n));
       mine.close_file();
       return committed;
     });

@@ -19,13 +19,19 @@ namespace omni::detail {
 /// and, for a tensor that is not large, its contribution. It is overwritten a few calls later, when all have taken it.
 class shared_records {
  public:
-  static constexpr std::size_t tiny_bytes = 16;                         ///< of a contribution that goes into the record's own line
-  static constexpr std::size_t small_bytes = std::size_t{16} << 10U;    ///< of one for which there is always room
-  static constexpr std::size_t large_bytes = std::size_t{1344} << 10U;  ///< of any contribution, and of what its rank folds
+  static constexpr std::size_t tiny_bytes = 16;                       ///< of a contribution that goes into the record's own line
+  static constexpr std::size_t small_bytes = std::size_t{16} << 10U;  ///< of one for which there is always room
+  /// Bytes of the largest tensor whose contribution fits: more of them would not stay in the caches (measured: docs/tuning.md).
+  static constexpr std::size_t most_bytes(int ranks) {
+    constexpr std::size_t most = std::size_t{2} << 20U;
+    return ranks <= 2 ? most / 2 : std::min(most, 4 * most / static_cast<std::size_t>(ranks));
+  }
+  /// Of any contribution, and of what its rank folds: elements, and a bit for each block.
+  static constexpr std::size_t large_bytes(int ranks) { return most_bytes(ranks) + (std::size_t{64} << 10U); }
 
   /// Bytes that they take of a segment: those that are always there, and those for large contributions.
   static constexpr std::size_t control_bytes() { return sizeof(progress) + record_bytes * records; }
-  static constexpr std::size_t data_bytes() { return large_records * large_bytes; }
+  static constexpr std::size_t data_bytes(int ranks) { return large_records * large_bytes(ranks); }
   /// Readies the former in a segment of zeros; before another rank looks at it.
   static void prepare(std::span<std::byte> control) {
     new (control.data()) progress;
@@ -41,8 +47,7 @@ class shared_records {
     if (call != told_ || !all_took(call - records)) return false;
     for (auto& l : large_)
       if (call - l.call >= records) l.used = false;  // taken, then; its number would come round again
-    const auto& large = large_[next_large_ % large_records];
-    return bytes <= small_bytes || !large.used || all_took(large.call);
+    return bytes <= small_bytes || free_large() < large_records;
   }
   /// Where a contribution has to be written: aligned to a cache line, or to its size if it is tiny. Precondition: may_tell(), and
   /// memory for data if it is not small.
@@ -51,9 +56,10 @@ class shared_records {
     const auto record = offset_of_record(call);
     if (bytes <= tiny_bytes) return segment.subspan(record + sizeof(header) - tiny_bytes, tiny_bytes);
     if (bytes <= small_bytes) return segment.subspan(record + sizeof(header), small_bytes);
-    const auto i = next_large_++ % large_records;
+    const auto i = last_large_ = free_large();
     large_[i] = {call, true};
-    return segment.subspan(data_ + large_bytes * i, large_bytes);
+    const auto large = large_bytes(static_cast<int>(segments_->ranks()));
+    return segment.subspan(data_ + large * i, large);
   }
   /// Tells the others of a call. Precondition: may_tell().
   void tell(std::uint32_t call, std::int64_t digest, double density, bool has_room, std::span<const std::byte> contribution) {
@@ -142,7 +148,7 @@ class shared_records {
 
  private:
   static constexpr std::uint32_t records = 8;
-  static constexpr std::uint32_t large_records = 2;  // more would only displace others from the second cache
+  static constexpr std::uint32_t large_records = 2;
 
   // Of a rank. A line, or writers would wait for each other.
   struct alignas(cache_line) progress {
@@ -175,6 +181,14 @@ class shared_records {
     all_taken_ = least;
     return !before(least);
   }
+  // A room for a large contribution that nobody reads any more: if possible the last one again, which is in the caches.
+  std::size_t free_large() {
+    for (std::size_t k = 0; k < large_records; ++k) {
+      const auto i = (last_large_ + k) % large_records;
+      if (!large_[i].used || all_took(large_[i].call)) return i;
+    }
+    return large_records;
+  }
   [[nodiscard]] progress& progress_of(std::size_t rank) const { return segments_->at<progress>(rank, control_); }
   [[nodiscard]] std::size_t offset_of_record(std::uint32_t call) const {
     return control_ + sizeof(progress) + record_bytes * (call % records);
@@ -193,7 +207,7 @@ class shared_records {
     bool used = false;
   };
   std::array<large_record, large_records> large_{};
-  std::uint32_t next_large_ = 0;
+  std::size_t last_large_ = 0;
 };
 
 }  // namespace omni::detail

@@ -22,8 +22,10 @@ class window {
 
   /// Bytes of a segment: what comes last, for packets and large records, need not be there before the first call that has some.
   [[nodiscard]] static constexpr std::size_t control_bytes(int ranks) { return layout(ranks).large; }
-  [[nodiscard]] static constexpr std::size_t data_bytes() { return shared_records::data_bytes() + shared_packets::data_bytes(); }
-  [[nodiscard]] static constexpr std::size_t segment_bytes(int ranks) { return control_bytes(ranks) + data_bytes(); }
+  [[nodiscard]] static constexpr std::size_t data_bytes(int ranks) {
+    return shared_records::data_bytes(ranks) + shared_packets::data_bytes();
+  }
+  [[nodiscard]] static constexpr std::size_t segment_bytes(int ranks) { return control_bytes(ranks) + data_bytes(ranks); }
 
   /// Readies a segment of zeros; before another rank looks at it.
   static void prepare(std::span<std::byte> segment, int ranks) {
@@ -46,6 +48,7 @@ class window {
   ~window() = default;
 
   [[nodiscard]] int ranks() const { return static_cast<int>(segments_.ranks()); }
+  [[nodiscard]] std::size_t rank() const { return segments_.rank(); }
   [[nodiscard]] bool has_core() const { return has_core_; }
   [[nodiscard]] shared_records& records() { return records_; }
   [[nodiscard]] const shared_records& records() const { return records_; }
@@ -67,7 +70,7 @@ class window {
     explicit constexpr layout(int ranks)
         : packets_control(shared_records::control_bytes()),
           large((packets_control + shared_packets::control_bytes(ranks) + page - 1) / page * page),
-          packets(large + shared_records::data_bytes()) {}
+          packets(large + shared_records::data_bytes(ranks)) {}
     static constexpr std::size_t page = 4096;
     std::size_t packets_control, large, packets;
   };
