@@ -30,7 +30,8 @@ std::string_view choice(std::size_t bytes, double density, const omni::detail::s
   using omni::automatic;
   using omni::detail::way;
   if (here.ranks == 1) return "local";
-  if (here.shares && here.forced == omni::detail::preset::automatic && automatic::is_recorded(bytes, here.ranks))
+  if (here.shares && here.forced == omni::detail::preset::automatic && automatic::is_recorded(bytes, here.ranks) &&
+      !automatic::is_too_dense(bytes, density))
     return automatic::is_folded_by_all(bytes, here.ranks) ? "replicated" : "colocated";
   switch (automatic{}.choose(bytes, density, here)) {
     case way::native:

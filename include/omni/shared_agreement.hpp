@@ -40,7 +40,8 @@ class shared_agreement {
   void tell(Call& call, bool samples, report& r) {
     const bool has_room = is_small() || (fits(call) && window_->commit());
     std::span<std::byte> room;
-    if (has_room && bytes_ != 0) {
+    if (has_room && bytes_ != 0 && may_be_too_dense(call)) call.density = sampled_density(call);
+    if (has_room && bytes_ != 0 && !is_too_dense(call, call.density)) {
       room_ = window_->records().room(number_, bytes_);
       const auto mine = window_->rank(), parts = number_of_parts();
       timed(call, r.detect_seconds, [&] { room = room_.first(contribution<Call>::write(call, mine, parts, room_, r)); });
@@ -74,7 +75,7 @@ class shared_agreement {
     call.agreed = a.same;
     auto result = a.same ? outcome::agree : outcome::differ;
     taking([&] {
-      if (!a.same || bytes_ == 0 || !a.has_room) return;
+      if (!a.same || bytes_ == 0 || !a.has_room || is_too_dense(call, a.density)) return;
       fold(call, r);
       result = by_all_ ? outcome::done : outcome::folded;
     });
@@ -124,6 +125,9 @@ class shared_agreement {
     if constexpr (std::is_same_v<Topology, automatic>) return topology.is_folded_by_all(call.bytes(), w.ranks());
     else return true;
   }
+  // Whether packets are better than records once some rank's tensor is dense.
+  static bool may_be_too_dense(const Call& call) { return automatic::is_too_dense(call.bytes(), 1); }
+  static bool is_too_dense(const Call& call, double density) { return automatic::is_too_dense(call.bytes(), density); }
   // Whether packets have room for the call's blocks, three for each stream.
   [[nodiscard]] bool fits(const Call& call) const {
     constexpr std::size_t overhead = 256;

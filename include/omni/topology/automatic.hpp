@@ -59,6 +59,10 @@ struct automatic {
   [[nodiscard]] static constexpr bool is_recorded(std::size_t bytes, int ranks) {
     return ranks <= most_sharing_ranks && bytes <= detail::shared_records::most_bytes(ranks);
   }
+  /// Unless some rank's tensor is dense, and so large that its records would not stay in the second cache.
+  [[nodiscard]] static constexpr bool is_too_dense(std::size_t bytes, double density) {
+    return bytes > std::size_t{1} << 20U && density > 0.9;
+  }
   /// Whether every rank then folds all of them: one latency, for the work of N ranks. Else each folds a part, and reads those of
   /// the others.
   [[nodiscard]] static constexpr bool is_folded_by_all(std::size_t bytes, int ranks) {

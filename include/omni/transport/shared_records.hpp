@@ -24,7 +24,7 @@ class shared_records {
   /// Bytes of the largest tensor whose contribution fits: more of them would not stay in the caches (measured: docs/tuning.md).
   static constexpr std::size_t most_bytes(int ranks) {
     constexpr std::size_t most = std::size_t{2} << 20U;
-    return ranks <= 2 ? most / 2 : std::min(most, 4 * most / static_cast<std::size_t>(ranks));
+    return std::min(most, 4 * most / static_cast<std::size_t>(ranks));
   }
   /// Of any contribution, and of what its rank folds: elements, and a bit for each block.
   static constexpr std::size_t large_bytes(int ranks) { return most_bytes(ranks) + (std::size_t{64} << 10U); }
