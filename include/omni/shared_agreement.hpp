@@ -20,8 +20,8 @@
 namespace omni::detail {
 
 /// The same as `agreement` where ranks share memory: each leaves one record of the call, and each reads those of all others. For a
-/// tensor that is not large the record has all of the rank's contribution, and then it is all there is: every rank folds them, or
-/// a part of them that the others read.
+/// tensor that is not large the record has what the rank contributes, and then it is all there is: every rank folds them, or a
+/// part of them that the others read.
 template <class Topology, class Call>
 class shared_agreement {
  public:
@@ -40,7 +40,10 @@ class shared_agreement {
   void tell(Call& call, bool samples, report& r) {
     const bool has_room = is_small() || (fits(call) && window_->commit());
     std::span<std::byte> room;
-    if (has_room && bytes_ != 0 && may_be_too_dense(call)) call.density = sampled_density(call);
+    if (has_room && bytes_ != 0 && may_be_too_dense(call)) {
+      // Where no bits tell of blocks that are null the record would have them all.
+      timed(call, r.detect_seconds, [&] { call.density = contribution<Call>::is_sparse(call) ? sampled_density(call) : 1; });
+    }
     if (has_room && bytes_ != 0 && !is_too_dense(call, call.density)) {
       room_ = window_->records().room(number_, bytes_);
       const auto mine = window_->rank(), parts = number_of_parts();
@@ -175,7 +178,7 @@ class shared_agreement {
     if (call.bytes() < least_bytes) return f();
     const stopwatch watch;
     f();
-    seconds = watch.elapsed();
+    seconds += watch.elapsed();
   }
 
   window* window_;

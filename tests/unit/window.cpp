@@ -58,7 +58,7 @@ TEST_CASE("shared memory: floats added in rank order, small ones and large ones"
 
 TEST_CASE("shared memory: records of which every rank folds a part") {
   std::uint64_t seed = 90;
-  for (const int ranks : {2, 3, 4, 7, 16}) {
+  for (const int ranks : {2, 3, 4, 5, 7, 16}) {
     if (ranks == 16 && testing::draws(4) < 4) continue;
     const auto by_all = (std::size_t{256} << 10U) / static_cast<std::size_t>(ranks) / sizeof(float);
     const auto most = (std::size_t{8} << 20U) / static_cast<std::size_t>(std::max(ranks, 4)) / sizeof(float);

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstring>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "../call.hpp"
@@ -17,8 +18,8 @@
 #include "../report.hpp"
 #include "copy.hpp"
 
-// All that one rank has to say of a tensor in one piece: a bit for each block, and the blocks that are not null; or all elements,
-// where bits are not worth while. For tensors so small that every rank folds all of it.
+// What one rank has to say of a tensor in one piece: a bit for each block, and the blocks that are not null; or all elements, where
+// bits are not worth while. Every rank folds all of it, or each a part, of which it keeps its own share of elements to itself.
 
 namespace omni::detail {
 
@@ -49,7 +50,8 @@ class contribution {
       const auto identity = static_cast<T>(identity_of<T>(call.op));
       const auto block = std::min<std::size_t>(call.partition.uniform(), call.in.size());
       const auto blocks = call.blocks();
-      const auto& own = scratch().owned_by(owners_of(call, parts), blocks);
+      lent_scratch room;
+      const auto& own = room->owned_by(owners_of(call, parts), blocks);
       auto at = head(call);
       for (std::size_t first = 0; first < blocks; first += 64) {
         const auto elements = call.in.subspan(first * block, std::min(64 * block, call.in.size() - first * block));
@@ -88,10 +90,10 @@ class contribution {
   /// unless it is the only part, packed into `room`; how many bytes that takes. What this rank has of its part is in the input.
   static std::size_t fold_part(const Call& call, contributions all, std::size_t mine, std::size_t parts, std::span<std::byte> room,
                                report& r) {
-    auto& room_of_thread = scratch();
-    auto& sources = room_of_thread.sources;
-    auto& at = room_of_thread.at;
-    auto& masks = room_of_thread.masks;
+    lent_scratch lent;
+    auto& sources = lent->sources;
+    auto& at = lent->at;
+    auto& masks = lent->masks;
     expect_lengths(call, all);
     if (parts == 1 && !is_sparse(call)) {  // the smallest tensors: no detours
       sources.clear();
@@ -129,7 +131,7 @@ class contribution {
     at.assign(all.size(), head(call));
     masks.resize(all.size());
     const auto blocks = call.blocks(), block_bytes = range(call, 0, 1).size * sizeof(T);
-    const auto& own = room_of_thread.owned_by(owners_of(call, parts), blocks);
+    const auto& own = lent->owned_by(owners_of(call, parts), blocks);
     r.union_blocks = 0;
     for (std::size_t first = 0; first < blocks; first += 64) {
       std::uint64_t any = 0, every = ~std::uint64_t{0};
@@ -169,6 +171,7 @@ class contribution {
   /// Copies what the others have folded, each its part, to the output.
   static void take_parts(const Call& call, contributions all, contributions folded, std::size_t mine) {
     const auto parts = folded.size();
+    expect_lengths(call, all);  // again: they are read anew
     const auto expect_part = [&](std::size_t part, std::size_t bytes, std::size_t most) {
       if (bytes > most) throw protocol(static_cast<int>(part), "a folded part of the wrong length");
     };
@@ -180,11 +183,12 @@ class contribution {
       }
       return;
     }
-    auto& at = scratch().at;
+    lent_scratch lent;
+    auto& at = lent->at;
     at.assign(parts, 0);
     const auto owners = owners_of(call, parts);
     const auto blocks = call.blocks();
-    const auto& own = scratch().owned_by(owners, blocks);
+    const auto& own = lent->owned_by(owners, blocks);
     for (std::size_t first = 0; first < blocks; first += 64) {
       for (auto any = union_mask(all, first, blocks) & ~own.of(mine, first); any != 0;) {
         const auto b = static_cast<std::size_t>(std::countr_zero(any)), in_stripe = b & (owners.stripe() - 1);
@@ -292,10 +296,24 @@ class contribution {
       return owned;
     }
   };
-  static scratch_type& scratch() {
-    thread_local scratch_type s;
-    return s;
-  }
+  /// Kept from call to call, so that none allocates. A detector or an operation that calls the library itself finds another.
+  class lent_scratch {
+   public:
+    lent_scratch() : s_(std::exchange(kept(), {})) {}
+    lent_scratch(const lent_scratch&) = delete;
+    lent_scratch(lent_scratch&&) = delete;
+    lent_scratch& operator=(const lent_scratch&) = delete;
+    lent_scratch& operator=(lent_scratch&&) = delete;
+    ~lent_scratch() { kept() = std::move(s_); }
+    scratch_type* operator->() { return &s_; }
+
+   private:
+    static scratch_type& kept() {
+      thread_local scratch_type s;
+      return s;
+    }
+    scratch_type s_;
+  };
 };
 
 }  // namespace omni::detail

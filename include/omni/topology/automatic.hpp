@@ -23,8 +23,8 @@ namespace omni {
 
 /// Topology: the default. Never much slower than the best dense algorithm, faster wherever there are zeros.
 ///
-/// Where all ranks share memory: the owner streams, replicated for two ranks, else colocated; up to 2 MiB each rank's whole
-/// contribution is one record (is_recorded()). Else:
+/// Where all ranks share memory: the owner streams, replicated for two ranks, else colocated; up to 2 MiB what each rank
+/// contributes is one record (is_recorded(), is_too_dense()). Else:
 ///
 /// | tensor | runs |
 /// | --- | --- |

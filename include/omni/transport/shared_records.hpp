@@ -26,8 +26,11 @@ class shared_records {
     constexpr std::size_t most = std::size_t{2} << 20U;
     return std::min(most, 4 * most / static_cast<std::size_t>(ranks));
   }
-  /// Of any contribution, and of what its rank folds: elements, and a bit for each block.
-  static constexpr std::size_t large_bytes(int ranks) { return most_bytes(ranks) + (std::size_t{64} << 10U); }
+  /// Of any contribution, and of what its rank folds: elements, and a bit for each block. Whole pages: packets lie behind it.
+  static constexpr std::size_t large_bytes(int ranks) {
+    constexpr std::size_t page = 4096;
+    return (most_bytes(ranks) + (std::size_t{64} << 10U) + page - 1) / page * page;
+  }
 
   /// Bytes that they take of a segment: those that are always there, and those for large contributions.
   static constexpr std::size_t control_bytes() { return sizeof(progress) + record_bytes * records; }

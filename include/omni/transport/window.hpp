@@ -82,6 +82,12 @@ class window {
   shared_records records_;
   shared_packets packets_;
 };
-static_assert(window::segment_bytes(window::most_ranks) < std::size_t{1} << 31U, "offsets have 32 bits");
+static_assert(
+    [] {
+      for (int n = 1; n <= window::most_ranks; ++n)
+        if (window::segment_bytes(n) >= std::size_t{1} << 31U || shared_records::large_bytes(n) % cache_line != 0) return false;
+      return true;
+    }(),
+    "offsets have 32 bits, and what lies behind each other begins on a cache line");
 
 }  // namespace omni::detail
