@@ -15,9 +15,11 @@ usage: bash bench/run.sh [--ranks "2 4"] [--out DIR] [options of omni-bench-allr
   --ranks "N ..."  numbers of ranks to run on (default "2 4")
   --out DIR        where table, JSON and picture go (default build/bench)
   --build PROGRAM  builds one of bench/'s programs (omni-bench-allreduce, omni-bench-key-value, ...), prints its path, and ends
-  --help           this, and the options of the benchmark itself
+  --help           this, and once the benchmark is built its own options
 
 Everything else goes to the benchmark, for example:  bash bench/run.sh --sizes 1M,64M --densities 1,10 --repeats 15
+  --sizes, --densities, --type, --topology, --pattern, --block, --packet, --window, --repeats, --seed, --phases, --out-of-place, ...
+Once it is built, --help says what each of them takes.
 EOF
 }
 
@@ -38,7 +40,7 @@ if [ "$help" = yes ] && [ ! -x build/bench-build/bench/omni-bench-allreduce ]; t
 . tests/support/install.sh
 need cmake:cmake make:make g++:g++ mpicxx:libopenmpi-dev mpirun:openmpi-bin \
   include/CLI/CLI.hpp:libcli11-dev include/nlohmann/json.hpp:nlohmann-json3-dev
-[ "$only_build" = yes ] || need /usr/lib/python3/dist-packages/matplotlib:python3-matplotlib
+[ "$only_build" = yes ] || python3 -c 'import matplotlib' 2> /dev/null || need /usr/lib/python3/dist-packages/matplotlib:python3-matplotlib
 
 build=build/bench-build
 mkdir -p build
@@ -61,7 +63,7 @@ for n in $ranks; do
   echo "# running on $n ranks" >&2
   run_mpi 600 "$n" "$program" --json "$out/ranks$n.json" ${args[@]+"${args[@]}"} | tee -a "$out/table.txt"
 done
-python3=/usr/bin/python3
-[ -x "$python3" ] || python3=python3
+python3=python3
+python3 -c 'import matplotlib' 2> /dev/null || python3=/usr/bin/python3  # Debian's, where another comes first
 "$python3" bench/plot.py --out "$out/speedup.png" "$out"/ranks*.json
 echo "table: $out/table.txt   data: $out/ranks*.json   picture: $out/speedup.png"
