@@ -230,6 +230,9 @@ TEST_CASE("mismatch: every field, on every rank, and the transport works afterwa
                  dense<int>(100, omni::colocated{6000, 0}));
   check_mismatch("packet size", "5000", "6000", dense<int>(100, omni::ring{5000, 0}), dense<int>(100, omni::ring{6000, 0}));
   check_mismatch("window", "2", "5", dense<int>(100, omni::colocated{0, 2}), dense<int>(100, omni::colocated{0, 5}));
+  const omni::automatic small{.small_bytes = 1000}, large{.small_bytes = 1000, .ring_bytes = 5000};
+  check_mismatch("topology's options", std::to_string(small.fingerprint()), std::to_string(large.fingerprint()),
+                 dense<int>(100, small), dense<int>(100, large));
   check_mismatch("kind of call", "allreduce", "iallreduce", dense<int>(100, here), [](auto& comm) {
     std::vector<int> x(100, 1);
     omni::iallreduce(comm, x, omni::colocated{}).wait();

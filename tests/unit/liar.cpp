@@ -62,8 +62,8 @@ std::string play(const std::vector<recorded_packet>& packets, const setting& s) 
   } catch (const omni::protocol& e) {
     CHECK_FALSE(comm.broken().empty());
     return e.peer() == 1 ? "protocol" : "protocol, of the wrong rank";
-  } catch (const omni::mismatch&) {
-    return "mismatch";
+  } catch (const omni::mismatch& e) {
+    return "mismatch: " + e.field();
   } catch (const testing::starved&) {
     return "starved";
   }
@@ -137,6 +137,19 @@ TEST_CASE("a peer that lies about one thing is refused") {
         if (number == 1) CHECK(lie([](header& h) { h.covers = 0; }) == "protocol");
       }
     }
+  }
+}
+
+TEST_CASE("a peer of another version is refused by name") {
+  for (const auto& s : settings) {
+    const auto other = with_header(record(s), 0, 0, [](header&, std::vector<std::byte>& bytes) {
+      omni::detail::signature theirs;
+      std::memcpy(&theirs, bytes.data() + sizeof(header), sizeof(theirs));
+      CHECK(theirs.version == OMNI_VERSION);
+      theirs.version += 100;
+      std::memcpy(bytes.data() + sizeof(header), &theirs, sizeof(theirs));
+    });
+    CHECK(play(other, s) == "mismatch: version of omni");
   }
 }
 
