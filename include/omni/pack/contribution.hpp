@@ -14,7 +14,7 @@
 #include "../call.hpp"
 #include "../error.hpp"
 #include "../fold.hpp"
-#include "../partition/stripes.hpp"
+#include "../partition/owned_blocks.hpp"
 #include "../report.hpp"
 #include "copy.hpp"
 
@@ -50,8 +50,8 @@ class contribution {
       const auto identity = static_cast<T>(identity_of<T>(call.op));
       const auto block = std::min<std::size_t>(call.partition.uniform(), call.in.size());
       const auto blocks = call.blocks();
-      lent_scratch room;
-      const auto& own = room->owned_by(owners_of(call, parts), blocks);
+      lent_scratch lent;
+      const auto& own = lent->owned_by(owners_of(call, parts), blocks);
       auto at = head(call);
       for (std::size_t first = 0; first < blocks; first += 64) {
         const auto elements = call.in.subspan(first * block, std::min(64 * block, call.in.size() - first * block));
@@ -264,28 +264,6 @@ class contribution {
       mask &= ~(ones(n) << b);
     }
   }
-  /// Which blocks each rank folds, and so keeps for itself; none where every rank folds all.
-  class owned_blocks {
-   public:
-    void assign(const stripes& owners, std::size_t blocks) {
-      ranks_ = owners.owners();
-      masks_.assign((blocks + 63) / 64 * ranks_, 0);
-      if (ranks_ == 1) return;
-      for (std::size_t round = 0, first = 0; first < blocks; ++round)
-        for (std::size_t position = 0; position < owners.round() && first < blocks; position += owners.stripe()) {
-          masks_[first / 64 * ranks_ + owners.at(round, position).owner] |= ones(owners.stripe()) << first % 64;
-          first += owners.stripe();
-        }
-    }
-    /// Those of the 64 from `first` on.
-    [[nodiscard]] std::uint64_t of(std::size_t rank, std::size_t first) const {
-      return ranks_ == 1 ? 0 : masks_[first / 64 * ranks_ + rank];
-    }
-
-   private:
-    std::size_t ranks_ = 1;
-    std::vector<std::uint64_t> masks_;
-  };
   struct scratch_type {
     std::vector<const void*> sources;
     std::vector<std::size_t> at;
