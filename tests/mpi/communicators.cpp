@@ -5,7 +5,11 @@
 
 #include <array>
 #include <cstddef>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <omni/omni.hpp>
+#include <string>
 #include <vector>
 
 #include "world.hpp"
@@ -26,6 +30,21 @@ void check_communicator(MPI_Comm comm, std::uint64_t seed) {
   CHECK(testing::run(comm, p, true) == "");
 }
 
+// What a communicator that was freed could leave behind.
+struct holdings {
+  std::ptrdiff_t files = 0, shared_mappings = 0;
+  std::size_t allocated = 0;
+};
+holdings held_by_process() {
+  holdings h{.allocated = testing::allocated_bytes()};
+  namespace fs = std::filesystem;
+  h.files = std::distance(fs::directory_iterator("/proc/self/fd"), fs::directory_iterator());
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);)
+    if (line.find("rw-s") != std::string::npos) ++h.shared_mappings;
+  return h;
+}
+
 }  // namespace
 
 TEST_CASE("communicators: world, duplicate, halves, reversed, alone") {
@@ -41,15 +60,28 @@ TEST_CASE("communicators: world, duplicate, halves, reversed, alone") {
   check_communicator(reversed.comm, 5);
 }
 
-TEST_CASE("communicators: 200 made, used and freed") {
-  for (int i = 0; i < 200; ++i) {
+TEST_CASE("communicators: 200 made, used and freed, and nothing of them is left") {
+  const auto use_one = [](int i) {
     owned dup;
     MPI_Comm_dup(MPI_COMM_WORLD, &dup.comm);
     std::vector<int> x(i % 2 == 0 ? 300 : 3, 1);
     if (i % 4 < 2) omni::allreduce(dup.comm, x, omni::colocated{});
     else omni::allreduce(dup.comm, x);
     CHECK(x == std::vector<int>(x.size(), size()));
-  }
+  };
+  const auto settle = [] {
+    const omni::plan all(MPI_COMM_WORLD, 1);  // whoever is here has left the calls before
+    MPI_Barrier(MPI_COMM_WORLD);
+  };
+  for (int i = 0; i < 20; ++i) use_one(i);  // what MPI keeps for later
+  settle();
+  const auto before = held_by_process();
+  for (int i = 0; i < 200; ++i) use_one(i);
+  settle();
+  const auto after = held_by_process();
+  CHECK(after.files <= before.files);
+  CHECK(after.shared_mappings <= before.shared_mappings);
+  CHECK(after.allocated <= before.allocated + 100000);
 }
 
 TEST_CASE("communicators: requests in flight on two that overlap, started and waited for in other orders on other ranks") {

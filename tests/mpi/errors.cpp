@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "../support/partitioners.hpp"
 #include "world.hpp"
 
 namespace {
@@ -84,6 +85,15 @@ TEST_CASE("mismatches on every rank, and the communicator is as good as new") {
     const omni::colocated small{.packet_bytes = 2000};
     const omni::colocated other{.packet_bytes = 3000};
     check_mismatch(c, "packet size", "2000", "3000", dense<int>(c, 90000, small), dense<int>(c, 90000, other));
+    const auto windowed = [](int window) { return omni::colocated{.packet_bytes = 2000, .window = window}; };
+    check_mismatch(c, "window", "2", "5", dense<int>(c, 90000, windowed(2)), dense<int>(c, 90000, windowed(5)));
+    check_mismatch(c, "number of blocks", "9000", "9001", dense<int>(c, 90000, here, omni::fixed_blocks{10}),
+                   dense<int>(c, 90000, here, testing::odd_blocks{}));
+    check_mismatch(c, "deadline", "none", "one", dense<int>(c, 90000, here),
+                   dense<int>(c, 90000, here, omni::deadline{std::chrono::seconds(60)}));
+    const omni::automatic early{.ring_bytes = 1 << 20}, late{.ring_bytes = 2 << 20};
+    check_mismatch(c, "topology's options", std::to_string(early.fingerprint()), std::to_string(late.fingerprint()),
+                   dense<int>(c, 90000, early), dense<int>(c, 90000, late));
   }
 }
 

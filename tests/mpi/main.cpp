@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
+#include <malloc.h>
 #include <mpi.h>
 
 #include <atomic>
@@ -16,23 +17,30 @@
 
 #include "world.hpp"
 
-// Every allocation of the program is counted, for the test that a plan makes none.
+// Every allocation of the program is counted, for the test that a plan makes none, and how much there is at a time, for what a
+// call says of its memory.
 
 // NOLINTBEGIN(cppcoreguidelines-no-malloc, cppcoreguidelines-owning-memory)
 namespace {
 
-std::atomic<std::size_t> counted{0};
+std::atomic<std::size_t> counted{0}, held{0}, most_held{0};
 
-void* allocate(std::size_t bytes) {
+void* noted(void* p) {
+  if (p == nullptr) throw std::bad_alloc();
   ++counted;
-  if (void* const p = std::malloc(bytes != 0 ? bytes : 1)) return p;
-  throw std::bad_alloc();
+  const auto now = held += ::malloc_usable_size(p);
+  for (auto most = most_held.load(); most < now && !most_held.compare_exchange_weak(most, now);) {
+  }
+  return p;
 }
+void* allocate(std::size_t bytes) { return noted(std::malloc(bytes != 0 ? bytes : 1)); }
 void* allocate(std::size_t bytes, std::align_val_t alignment) {
-  ++counted;
   const auto a = static_cast<std::size_t>(alignment);
-  if (void* const p = std::aligned_alloc(a, (bytes + a - 1) / a * a + (bytes == 0 ? a : 0))) return p;
-  throw std::bad_alloc();
+  return noted(std::aligned_alloc(a, (bytes + a - 1) / a * a + (bytes == 0 ? a : 0)));
+}
+void release(void* p) {
+  held -= ::malloc_usable_size(p);
+  std::free(p);
 }
 
 }  // namespace
@@ -41,17 +49,19 @@ void* operator new(std::size_t bytes) { return allocate(bytes); }
 void* operator new[](std::size_t bytes) { return allocate(bytes); }
 void* operator new(std::size_t bytes, std::align_val_t a) { return allocate(bytes, a); }
 void* operator new[](std::size_t bytes, std::align_val_t a) { return allocate(bytes, a); }
-void operator delete(void* p) noexcept { std::free(p); }
-void operator delete[](void* p) noexcept { std::free(p); }
-void operator delete(void* p, std::size_t) noexcept { std::free(p); }
-void operator delete[](void* p, std::size_t) noexcept { std::free(p); }
-void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
-void operator delete[](void* p, std::align_val_t) noexcept { std::free(p); }
-void operator delete(void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }
-void operator delete[](void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }
+void operator delete(void* p) noexcept { release(p); }
+void operator delete[](void* p) noexcept { release(p); }
+void operator delete(void* p, std::size_t) noexcept { release(p); }
+void operator delete[](void* p, std::size_t) noexcept { release(p); }
+void operator delete(void* p, std::align_val_t) noexcept { release(p); }
+void operator delete[](void* p, std::align_val_t) noexcept { release(p); }
+void operator delete(void* p, std::size_t, std::align_val_t) noexcept { release(p); }
+void operator delete[](void* p, std::size_t, std::align_val_t) noexcept { release(p); }
 // NOLINTEND(cppcoreguidelines-no-malloc, cppcoreguidelines-owning-memory)
 
 std::size_t testing::allocations() { return counted; }
+std::size_t testing::allocated_bytes() { return held; }
+std::size_t testing::most_allocated_bytes() { return most_held.exchange(held); }
 
 namespace {
 
@@ -71,7 +81,7 @@ int main(int argc, char** argv) {
   std::vector<int> x(10, 1);
   const bool early = gives_usage([&] { omni::allreduce(MPI_COMM_NULL, x); });  // MPI_Init has not been called
   int provided = 0;
-  MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided);
+  MPI_Init_thread(&argc, &argv, MPI_THREAD_SERIALIZED, &provided);
   const int rank = testing::rank();
 
   int failed = 0;

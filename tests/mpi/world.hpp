@@ -35,6 +35,9 @@ inline int size(MPI_Comm comm = MPI_COMM_WORLD) {
 
 /// Allocations by operator new so far.
 std::size_t allocations();
+/// Bytes that it has given and not taken back; and the most of them at any time since this was asked last.
+std::size_t allocated_bytes();
+std::size_t most_allocated_bytes();
 
 /// A communicator for the length of a scope.
 class owned {

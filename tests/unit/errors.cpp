@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "../support/leaks.hpp"
+#include "../support/partitioners.hpp"
 #include "../support/ranks.hpp"
 #include "../support/sharing.hpp"
 #include "../support/shuffled.hpp"
@@ -112,25 +113,6 @@ struct pairs {
   pairs operator+(const pairs& o) const { return {a + o.a, b + o.b}; }
 };
 
-// As many blocks as fixed_blocks{10} has in 100 elements, and as large ones, but not the same number in 95.
-struct odd_blocks {
-  [[nodiscard]] std::size_t count(std::size_t n) const { return n == 0 ? 0 : 1 + (n - 5 + 9) / 10; }
-  [[nodiscard]] omni::block_range block(std::size_t i, std::size_t n) const {
-    return i == 0 ? omni::block_range{0, 5} : omni::block_range{i * 10 - 5, std::min<std::size_t>(10, n - (i * 10 - 5))};
-  }
-  [[nodiscard]] std::size_t largest(std::size_t /*n*/) const { return 10; }
-};
-
-// Blocks of 3 and 5 elements in turn, beginning with either: as many, and as large.
-struct alternating_blocks {
-  std::size_t first = 3;
-  [[nodiscard]] std::size_t count(std::size_t n) const { return n / 4; }
-  [[nodiscard]] omni::block_range block(std::size_t i, std::size_t /*n*/) const {
-    return i % 2 == 0 ? omni::block_range{4 * i, first} : omni::block_range{4 * i - 4 + first, 8 - first};
-  }
-  [[nodiscard]] std::size_t largest(std::size_t /*n*/) const { return 5; }
-};
-
 // A sum that starts from a value of its own.
 struct sum_from {
   static constexpr std::string_view name = "sum from";
@@ -165,7 +147,7 @@ TEST_CASE("mismatch: what has no name, or the same one") {
   CHECK((lambdas == "operation's values (a hash)" || lambdas == "operation"));
   CHECK(field_of(dense<int>(100, here, sum_from{0}), dense<int>(100, here, sum_from{7})) == "operation's values (a hash)");
   CHECK(field_of(dense<int>(100, here, weighted{1}), dense<int>(100, here, weighted{2})) == "operation's values (a hash)");
-  CHECK(field_of(dense<int>(800, here, alternating_blocks{3}), dense<int>(800, here, alternating_blocks{5})) ==
+  CHECK(field_of(dense<int>(800, here, testing::alternating_blocks{3}), dense<int>(800, here, testing::alternating_blocks{5})) ==
         "partition (a hash)");
 }
 
@@ -225,7 +207,7 @@ TEST_CASE("mismatch: every field, on every rank, and the transport works afterwa
   check_mismatch("block size", "10", "20", dense<int>(100, here, omni::fixed_blocks{10}),
                  dense<int>(100, here, omni::fixed_blocks{20}));
   check_mismatch("number of blocks", "10", "11", dense<int>(100, here, omni::fixed_blocks{10}),
-                 dense<int>(100, here, odd_blocks{}));
+                 dense<int>(100, here, testing::odd_blocks{}));
   check_mismatch("packet size", "5000", "6000", dense<int>(100, omni::colocated{5000, 0}),
                  dense<int>(100, omni::colocated{6000, 0}));
   check_mismatch("packet size", "5000", "6000", dense<int>(100, omni::ring{5000, 0}), dense<int>(100, omni::ring{6000, 0}));

@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "../support/growing_blocks.hpp"
 #include "../support/losing.hpp"
+#include "../support/partitioners.hpp"
 #include "../support/ranks.hpp"
 #include "../support/served.hpp"
 

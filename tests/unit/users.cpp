@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "../support/growing_blocks.hpp"
+#include "../support/partitioners.hpp"
 #include "../support/ranks.hpp"
 #include "../support/sharing.hpp"
 
