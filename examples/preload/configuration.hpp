@@ -5,11 +5,13 @@
 #include <mpi.h>
 
 #include <array>
+#include <charconv>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <omni/environment.hpp>
 #include <omni/error.hpp>
+#include <system_error>
 
 namespace preload {
 
@@ -28,15 +30,16 @@ struct configuration {
     configuration c;
     c.can_progress = can_progress;
     try {
-      omni::detail::expect_environment();
       c.disabled = environment_flag("OMNI_DISABLE");
+      if (c.disabled) return c;
+      omni::detail::expect_environment();
       c.forced = environment_flag("OMNI_FORCE");
       c.traced = environment_flag("OMNI_TRACE");
       const auto bytes = omni::detail::environment("OMNI_PRELOAD_MIN_BYTES");
       if (bytes.empty()) return c;
-      char* end = nullptr;
-      c.least_bytes = std::strtoll(bytes.data(), &end, 10);
-      if (*end != '\0' || c.least_bytes < 0) omni::detail::refuse_environment("OMNI_PRELOAD_MIN_BYTES", "a number of bytes");
+      const auto [end, failure] = std::from_chars(bytes.data(), bytes.data() + bytes.size(), c.least_bytes);
+      if (failure != std::errc() || end != bytes.data() + bytes.size() || c.least_bytes < 0)
+        omni::detail::refuse_environment("OMNI_PRELOAD_MIN_BYTES", "a number of bytes");
     } catch (const omni::usage& e) {
       std::fprintf(stderr, "omni preload: off, for %s\n", e.what());
       c.disabled = true;

@@ -118,7 +118,7 @@ report run(Transport&& transport, const Call& call, const Topology& topology) {
       small = small || topology.is_small(call.bytes(), surroundings::of(transport));
     }
     if (small && transport.size() > 1) {
-      settle_queue(transport, call.limit.count() != 0 ? call.limit : environment_limit());
+      settle_queue(transport, waits_at_most(call.limit));
       if (bypasses(topology, call, transport)) return natively(stopwatch());
     }
     using plain = std::remove_reference_t<Transport>;

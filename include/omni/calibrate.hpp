@@ -12,18 +12,18 @@ namespace detail {
 
 /// Before MPI blocks: every rank comes here, and does meanwhile what the others still need of it.
 template <class Transport>
-void await_all_ranks(Transport& transport) {
+void await_all_ranks(Transport& transport, const deadline& limit) {
   unsigned char nothing = 0;
-  static_cast<void>(allreduce(transport, std::span(&nothing, 1), bor{}, replicated{}));
+  static_cast<void>(allreduce(transport, std::span(&nothing, 1), bor{}, replicated{}, limit));
 }
 
 /// What the transport is found to do; measured the first time, by all ranks together.
 template <class Transport>
-calibration calibrated(Transport& transport) {
-  settle_queue(transport);
+calibration calibrated(Transport& transport, const deadline& limit = {}) {
+  settle_queue(transport, waits_at_most(limit.limit));
   // What is under way has chosen by what was known when it began: it is finished before that changes.
   if (!transport.measured().known() && operation_base::any_active()) operation_base::settle(&transport.context());
-  if (!transport.measured().known()) await_all_ranks(transport);
+  if (!transport.measured().known()) await_all_ranks(transport, limit);
   return transport.calibrate();
 }
 

@@ -91,7 +91,9 @@ class plain_members {
 /// waiting.
 ///
 /// With `servers = 0` the servers are the ranks that say so with omni::serving, as the program `omni-server` does; if there are
-/// none, the workers fold for themselves. All workers give the same number: `mismatch` if not; `usage` if no worker would be left.
+/// none, the workers fold for themselves. All workers give the same number: `mismatch` if not, where the cluster is made of an MPI
+/// communicator (a transport does not compare it); `usage` if no worker would be left. Another cluster may be made of the same
+/// ranks when this one has gone, of a transport if all workers made the same calls; `omni-server` serves one.
 ///
 /// Making one costs an MPI_Allgather of some bytes and two MPI_Comm_split, leaving it one packet from each worker to each server.
 template <class Members>

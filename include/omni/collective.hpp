@@ -58,7 +58,7 @@ class collective final : public operation_base {
     number_ = mailbox_->call();
     if constexpr (requires { transport_.keep_alive(); }) keeps_ = transport_.keep_alive();
     if constexpr (queues) ticket_ = transport_.queue();
-    if (!call_.is_stage) patience_ = patience(call_.limit.count() != 0 ? call_.limit : environment_limit());
+    if (!call_.is_stage) patience_ = patience(waits_at_most(call_.limit));
   }
 
   /// They find that the calls differ.
@@ -174,11 +174,13 @@ class collective final : public operation_base {
   }
   void run_out() override {
     auto what = awaits();
+    const stopwatch since;
     if constexpr (requires { transport_.call_roll(patience_.grace()); }) {
       if (const auto missing = transport_.call_roll(patience_.grace())) what.peers = *missing;
     }
     std::sort(what.peers.begin(), what.peers.end());
-    throw timeout(transport_.rank(), total_.elapsed(), stage_name(), std::move(what.packet), std::move(what.peers));
+    throw timeout(transport_.rank(), patience_.seconds() + since.elapsed(), stage_name(), std::move(what.packet),
+                  std::move(what.peers));
   }
   [[nodiscard]] awaited awaits() const {
     if constexpr (agrees) {

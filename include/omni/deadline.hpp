@@ -44,6 +44,11 @@ struct deadline {
 
 namespace detail {
 
+/// How long something with a deadline, or none (0), may wait; 0: for ever.
+inline std::chrono::nanoseconds waits_at_most(std::chrono::nanoseconds limit) {
+  return limit.count() != 0 ? limit : environment_limit();
+}
+
 /// Counts how long something has been waited for.
 class patience {
  public:

@@ -21,10 +21,10 @@ namespace omni {
 ///     for (...) p.run(grad);
 ///
 /// Making a plan is collective: it opens the library's side of the communicator and, between hosts, measures it the first time, as
-/// omni::calibrate does, and makes the communicators of hierarchical; it costs what they cost and throws what they throw. After the
-/// first run of a shape, run() of one tensor allocates nothing, but in two levels and where packets may be lost; start() allocates
-/// the request. Cost and errors of a run are those of allreduce; a tensor of another size is a `usage` error. The communicator (or
-/// transport) must outlive the plan.
+/// omni::calibrate does, and makes the communicators of hierarchical; it costs what they cost and throws what they throw; a
+/// deadline among the arguments holds for it, too. After the first run of a shape, run() of one tensor allocates nothing, but in
+/// two levels and where packets may be lost; start() allocates the request. Cost and errors of a run are those of allreduce; a
+/// tensor of another size is a `usage` error. The communicator (or transport) must outlive the plan.
 template <class Comm, class... Choices>
 class plan {
  public:
@@ -78,14 +78,19 @@ class plan {
     if (n != elements_)
       throw usage("omni: the plan is for " + std::to_string(elements_) + " elements, the data has " + std::to_string(n));
   }
+  // Of the arguments, or none.
+  [[nodiscard]] deadline limit() const {
+    if constexpr ((std::is_same_v<Choices, deadline> || ...)) return std::get<deadline>(more_);
+    else return {};
+  }
   void open() {
     decltype(auto) transport = detail::transport_of(comm());
-    detail::settle_queue(transport);
+    detail::settle_queue(transport, detail::waits_at_most(limit().limit));
     if constexpr (requires { transport.calibrate(); }) {
       if (transport.one_host()) return;  // nothing is chosen by what would be measured
-      detail::calibrated(transport);
+      detail::calibrated(transport, limit());
       if (!transport.has_levels(0, true) || transport.has_levels(0, false)) return;
-      detail::await_all_ranks(transport);
+      detail::await_all_ranks(transport, limit());
       static_cast<void>(transport.levels(0));
     }
   }

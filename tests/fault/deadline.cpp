@@ -3,10 +3,10 @@
 //
 // One rank of several lets the others wait; they have to be told of it in time, by name, and to end in peace.
 //
-//     mpirun -np 3 deadline never|first|stopped|killed|barrier|throws [elements]
+//     mpirun -np 3 deadline never|first|plan|stopped|killed|barrier|throws [elements]
 //
-// Prints the seconds until the others knew. Exit status 0: all was as it should be (killed: MPI_Abort with 0, for nobody can
-// finalise).
+// Prints the seconds until the others knew. Exit status 0: all was as it should be (killed: rank 0 prints whether it was for all
+// that live, and aborts, for nobody can finalise).
 #include <mpi.h>
 #include <sys/types.h>
 #include <sys/wait.h>
@@ -61,12 +61,13 @@ struct program {
   void call(std::vector<float>& x, int budget = 0) const {
     if (mode == "throws")
       omni::allreduce(MPI_COMM_WORLD, x, omni::ring{.packet_bytes = 4096}, fails_in_time{&budget}, omni::deadline{limit});
+    else if (mode == "plan") omni::plan(MPI_COMM_WORLD, x.size(), omni::deadline{limit}).run(x);
     else if (by_environment) omni::allreduce(MPI_COMM_WORLD, x);
     else omni::allreduce(MPI_COMM_WORLD, x, omni::deadline{limit});
   }
   // What the rank does that lets the others wait.
   void misbehave(std::vector<float>& x) const {
-    if (mode == "never" || mode == "first") {
+    if (mode == "never" || mode == "first" || mode == "plan") {
       std::this_thread::sleep_for(late);
     } else if (mode == "stopped") {
       for (int i = 0; i < 3; ++i) call(x);
@@ -86,7 +87,7 @@ struct program {
     if (mode == "stopped" || mode == "killed") {
       if (rank != bad)
         for (int i = 0; i < 3; ++i) call(x);
-    } else if (mode != "first") {
+    } else if (mode != "first" && mode != "plan") {
       call(x, 1 << 30);
     }
     const double start = MPI_Wtime();
@@ -109,7 +110,7 @@ struct program {
     if (rank == bad) return 0;
     const bool named = e.peers() == std::vector<int>{bad};
     // Until all ranks have called once, nobody can be asked.
-    const bool unknown = mode == "first" && e.peers().empty() && e.stage().find("opening") != std::string::npos;
+    const bool unknown = (mode == "first" || mode == "plan") && e.peers().empty() && e.stage().find("opening") != std::string::npos;
     bool refused = false;
     try {
       call(x);
@@ -133,8 +134,19 @@ int main(int argc, char** argv) {
   p.bad = p.ranks - 2;
   const int wrong = p.run();
   if (p.mode == "killed") {
-    if (p.rank != 0) std::this_thread::sleep_for(10s);  // rank 0 ends it
-    std::printf("killed: verdict %s\n", wrong == 0 ? "good" : "bad");
+    if (p.rank != 0) {
+      MPI_Send(&wrong, 1, MPI_INT, 0, 1, MPI_COMM_WORLD);
+      std::this_thread::sleep_for(5s);  // rank 0 ends it, or not
+      MPI_Abort(MPI_COMM_WORLD, wrong);
+    }
+    int good = wrong == 0 ? 1 : 0;
+    for (int r = 1; r < p.ranks; ++r) {
+      int theirs = 1;
+      if (r == p.bad) continue;
+      MPI_Recv(&theirs, 1, MPI_INT, r, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+      if (theirs == 0) ++good;
+    }
+    std::printf("killed: good on %d of %d survivors\n", good, p.ranks - 1);
     std::fflush(stdout);
     MPI_Abort(MPI_COMM_WORLD, wrong);
   }

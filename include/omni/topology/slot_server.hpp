@@ -6,7 +6,9 @@
 #include <array>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <exception>
+#include <optional>
 #include <span>
 #include <thread>
 #include <vector>
@@ -36,8 +38,10 @@ void tell_failure(Mailbox& messages, int ranks, int self) {
 /// have taken.
 template <class Open>
 void serve_slots(const Open& open, int workers, int servers, int rank, const reductions& known, std::size_t& most_bytes) {
+  std::optional<std::uint32_t> first;  // call of this cluster: there may have been others on the transport
   for (bool deserted = false; !deserted;) {
     auto messages = open();
+    if (!first) first = messages.call();
     slot_owner owner(workers, static_cast<std::size_t>(servers), static_cast<std::size_t>(rank - workers), rank, messages.call(),
                      &known);
     const auto send = [&](int w, std::span<const std::byte> d) { messages.send(w, d); };
@@ -45,14 +49,12 @@ void serve_slots(const Open& open, int workers, int servers, int rank, const red
     try {
       while (!owner.finished() && !aborted) {
         constexpr double patience = 1e-3;
-        for (auto a = messages.receive(patience); a && !aborted; a = messages.receive(0)) {
-          if (a->peer >= workers) continue;
-          aborted = a->datagram.header.kind == slot_kind::abort;
-          if (!aborted) owner.take(a->peer, a->datagram, send);
-        }
+        for (auto a = messages.receive(patience); a; a = messages.receive(0))
+          if (a->peer < workers && a->datagram.header.kind != slot_kind::abort) owner.take(a->peer, a->datagram, send);
         // Leaving is kept for all calls that follow: it may have been heard in any.
         for (int w = 0; w < workers; ++w) {
-          if (messages.left(w)) owner.left(w, send);
+          aborted = aborted || messages.failed(w);
+          if (messages.left(w, *first)) owner.left(w, send);
           else if (messages.passed(w)) owner.passed(w, send);
         }
       }

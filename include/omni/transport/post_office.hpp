@@ -8,7 +8,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -109,15 +108,24 @@ class post_office {
       for (const auto& b : office_->boxes_) least = std::min(least, b.call);
       return least;
     }
-    /// Whether a peer has failed in an earlier operation, and so takes no part in this one.
+    /// Whether a peer has failed in this operation. The word may have come before there was a box for it.
+    [[nodiscard]] bool failed(int peer) const {
+      const auto& calls = office_->peers_[static_cast<std::size_t>(peer)].failed;
+      return std::find(calls.begin(), calls.end(), call_) != calls.end();
+    }
+    /// Whether it has, or in an earlier one without having come to this one: it takes no part.
     [[nodiscard]] bool gone(int peer) const {
       const auto& p = office_->peers_[static_cast<std::size_t>(peer)];
-      return p.failed < call_ && p.greeted < call_;
+      const auto earlier = [&](std::uint32_t f) { return f < call_; };
+      return failed(peer) || (p.greeted < call_ && std::any_of(p.failed.begin(), p.failed.end(), earlier));
     }
     /// Whether a peer has told that it is done with this operation, by saying which is its oldest.
     [[nodiscard]] bool passed(int peer) const { return office_->peers_[static_cast<std::size_t>(peer)].oldest > call_; }
-    /// Whether a peer has left, before this operation.
-    [[nodiscard]] bool left(int peer) const { return office_->peers_[static_cast<std::size_t>(peer)].left <= call_; }
+    /// Whether a peer has left, in this operation or in one before, but not before the operation `since`.
+    [[nodiscard]] bool left(int peer, std::uint32_t since) const {
+      const auto in = office_->peers_[static_cast<std::size_t>(peer)].left;
+      return since <= in && in <= call_;
+    }
 
    private:
     post_office* office_;
@@ -161,8 +169,8 @@ class post_office {
       auto& peer = peers_[static_cast<std::size_t>(d->peer)];
       if (h.kind == slot_kind::hello || h.kind == slot_kind::leave) peer.oldest = std::max(peer.oldest, h.oldest);
       if (h.kind == slot_kind::hello) peer.greeted = std::max(peer.greeted, std::int64_t{h.call});
-      if (h.kind == slot_kind::abort) peer.failed = std::min(peer.failed, std::int64_t{h.call});
-      if (h.kind == slot_kind::leave) peer.left = std::min(peer.left, std::int64_t{h.call});
+      if (h.kind == slot_kind::abort) peer.fail(h.call);
+      if (h.kind == slot_kind::leave) peer.left = std::max(peer.left, std::int64_t{h.call});
       if (h.call == call) return a;
       if (auto* const other = box_of_others(h.call)) {
         if (!wanted(*other, d->peer, h.kind)) continue;
@@ -181,10 +189,15 @@ class post_office {
   std::vector<box> boxes_;  // of operations under way
   // What is known of a peer.
   struct standing {
-    std::uint32_t oldest = 0;                                        // operation that it may have under way
-    std::int64_t greeted = -1;                                       // the last one that it has said hello in
-    std::int64_t failed = std::numeric_limits<std::int64_t>::max();  // the first one that it has failed in
-    std::int64_t left = std::numeric_limits<std::int64_t>::max();    // the first one that it has left before
+    std::uint32_t oldest = 0;           // operation that it may have under way
+    std::int64_t greeted = -1;          // the last one that it has said hello in
+    std::int64_t left = -1;             // the last one that it has left in, of one cluster or another
+    std::vector<std::uint32_t> failed;  // those that it has failed in
+
+    void fail(std::uint32_t call) {
+      constexpr std::size_t most = 64;
+      if (failed.size() < most && std::find(failed.begin(), failed.end(), call) == failed.end()) failed.push_back(call);
+    }
   };
   std::vector<standing> peers_;
   letter opened_{};

@@ -139,7 +139,9 @@ class udp_socket {
     const auto name = !wanted.empty() ? wanted : told != nullptr ? std::string(told) : std::string();
     mine_.sin_family = AF_INET;
     if (name.empty()) mine_.sin_addr = first_interface();
-    else if (::inet_pton(AF_INET, name.c_str(), &mine_.sin_addr) != 1) throw usage("omni: \"" + name + "\" is no IPv4 address");
+    else if (::inet_pton(AF_INET, name.c_str(), &mine_.sin_addr) != 1)
+      throw usage("omni: " + std::string(wanted.empty() ? "OMNI_UDP_ADDRESS" : "the address") + " is \"" + name +
+                  "\"; it has to be an IPv4 address");
     file_.own(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (file_ < 0) fail("socket");
     // As much as the system gives: what comes while this rank computes waits there.
