@@ -8,7 +8,7 @@ cd "$(dirname "$0")/../.." || exit 1
 
 usage() {
   cat <<'EOF'
-usage: bash bench/cluster/run.sh [--hosts N] [--ranks R] [--rate RATE] [--queue SIZE] [--congestion NAME] [--program WHAT] [options of omni-bench-allreduce]
+usage: bash bench/cluster/run.sh [--hosts N] [--ranks R] [--rate RATE] [--queue SIZE] [--congestion NAME] [--must-drop] [--program WHAT] [options of omni-bench-allreduce]
 
   --hosts N       hosts (default 4)
   --ranks R       ranks on each, servers included (default 1)
@@ -16,6 +16,7 @@ usage: bash bench/cluster/run.sh [--hosts N] [--ranks R] [--rate RATE] [--queue 
   --queue SIZE    of a link, as tc says it: what is more is dropped (default 16mb: nothing)
   --congestion NAME  TCP's congestion control: cubic (default: Linux's), reno, bbr, ..., or machine: what is set here. With bbr each
                   connection all but pauses for 200 ms every 10 s, and calls wait for it
+  --must-drop     the exit status is 1 if full queues dropped nothing
   --program WHAT  to run: a file, or one of the programs of bench/ by its name, which is built then (default omni-bench-allreduce)
 
 Everything else goes to the benchmark; the default is --sizes 64M --repeats 7. The benchmark calibrates the communicator first, holds the bytes that cross the interfaces
@@ -24,7 +25,7 @@ as well.
 EOF
 }
 
-hosts=4 ranks=1 rate=1gbit queue=16mb congestion=default program=omni-bench-allreduce
+hosts=4 ranks=1 rate=1gbit queue=16mb congestion=default must_drop=0 program=omni-bench-allreduce
 args=()
 while [ $# -gt 0 ]; do
   case "$1" in
@@ -33,6 +34,7 @@ while [ $# -gt 0 ]; do
     --rate) rate=${2:?}; shift 2 ;;
     --queue) queue=${2:?}; shift 2 ;;
     --congestion) congestion=${2:?}; shift 2 ;;
+    --must-drop) must_drop=1; shift ;;
     --program) program=${2:?}; shift 2 ;;
     --help|-h) usage; exit 0 ;;
     *) args+=("$1"); shift ;;
@@ -119,6 +121,13 @@ bytes() { # sent by all hosts
   done
   echo "$sum"
 }
+dropped() { # packets, by all queues
+  local i
+  for i in $(seq 1 "$hosts"); do
+    ip netns exec "$tag-h$i" tc -s qdisc show dev "v$i"
+    in_switch tc -s qdisc show dev "b$i"
+  done | awk '{ for (k = 1; k < NF; ++k) if ($k == "(dropped") sum += $(k + 1) } END { print sum + 0 }'
+}
 [ "$congestion" != machine ] || congestion=$(cat /proc/sys/net/ipv4/tcp_congestion_control)
 echo "# $hosts hosts, $rate each way, TCP $congestion, $ranks rank(s) on each, $(nproc) cores for all"
 before=$(bytes)
@@ -128,5 +137,10 @@ timeout ${OMNI_CLUSTER_TIMEOUT:-550} mpirun --mca plm_rsh_agent $work/on --mca o
 -x OMPI_MCA_coll_tuned_use_dynamic_rules ${OMNI_TRACE:+-x OMNI_TRACE} -np $((hosts * ranks)) $program ${args[*]}"
 "$work/on" 10.77.0.1 "$command" < /dev/null
 code=$?
-echo "# $(($(bytes) - before)) bytes crossed the links in all"
+drops=$(dropped)
+echo "# $(($(bytes) - before)) bytes crossed the links in all; full queues dropped $drops packets"
+if [ $code = 0 ] && [ $must_drop = 1 ] && [ "$drops" = 0 ]; then
+  echo "nothing was dropped" >&2
+  exit 1
+fi
 exit $code
