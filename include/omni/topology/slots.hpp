@@ -22,6 +22,7 @@
 #include "../operation.hpp"
 #include "../reduction.hpp"
 #include "../report.hpp"
+#include "call_failure.hpp"
 #include "slot_owner.hpp"
 #include "slot_server.hpp"
 #include "slot_worker.hpp"
@@ -213,19 +214,8 @@ class slot_engine {
   void stop_if_refused() const {
     const auto& r = worker_->refused_by();
     if (!r) return;
-    switch (r->why) {
-      case refusal::differs:
-        if (r->theirs == mine_) break;
-        throw difference(rank_, mine_, r->rank, r->theirs);
-      case refusal::unknown:
-        throw refused_call("omni: the servers do not know operation " + mine_.operation.str() + " on type " + mine_.type.str() +
-                           "; give them to serve()");
-      case refusal::left:
-        throw error("omni: rank " + std::to_string(r->rank) + " has left the cluster");
-      case refusal::failed:
-        break;
-    }
-    throw error("omni: rank " + std::to_string(r->rank) + " gave up");
+    if (r->why == refusal::differs && r->theirs != mine_) throw difference(rank_, mine_, r->rank, r->theirs);
+    std::rethrow_exception(call_failure::error_of(r->why == refusal::differs ? refusal::failed : r->why, r->rank, mine_));
   }
 
   Call call_;

@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <exception>
-#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -18,6 +16,7 @@
 #include "../pack/packet.hpp"
 #include "../pack/workspace.hpp"
 #include "../report.hpp"
+#include "call_failure.hpp"
 #include "in_stream.hpp"
 #include "out_stream.hpp"
 #include "stream_options.hpp"
@@ -183,11 +182,11 @@ class stream_exchange {
         stream.post(messages_);
       }
     }
-    if (!differs_ && met_all()) {
+    if (!failure_.is_mismatch() && met_all()) {
       for (const auto& i : s.arriving)
         if (i.aborted()) throw protocol(i.peer(), "the rank gave up, though all calls are alike");
     }
-    if (differs_ && !done.empty()) {
+    if (failure_.is_mismatch() && !done.empty()) {
       for (auto& i : s.arriving) drop(i);  // nothing will be folded
     }
     return !done.empty();
@@ -206,11 +205,8 @@ class stream_exchange {
   }
 
   /// Whether the call has failed, and only has to be brought to its end.
-  [[nodiscard]] bool stopping() const { return differs_.has_value() || refused_ != nullptr; }
-  [[noreturn]] void stop() const {
-    if (differs_) throw mismatch(*differs_);
-    std::rethrow_exception(refused_);
-  }
+  [[nodiscard]] bool stopping() const { return failure_.happened(); }
+  [[noreturn]] void stop() const { failure_.raise(); }
   /// Whether all streams have ended, with their results or with the news that there will be none. `folded`: all that this rank has
   /// to fold.
   [[nodiscard]] bool ended(bool folded) const {
@@ -236,7 +232,7 @@ class stream_exchange {
       stopwatch since;
       if (served()) {
         // Only the servers can tell the others. They have to get rid of results, too.
-        if (!stopping()) refused_ = std::make_exception_ptr(error("omni: this rank gave up"));
+        if (!stopping()) failure_.refused(error("omni: this rank gave up"));
         for (auto& i : s.returning) drop(i);
         while (since.elapsed() < (hurries_ ? brief : 10))
           if (progress()) since.lap();
@@ -298,14 +294,9 @@ class stream_exchange {
       ++met_;
       return true;
     }
-    const auto found = difference(rank_, mine_, stream.peer(), theirs);
-    if (!differs_) {
-      // Nobody has all first packets without a difference, so nobody folds: there will be no results.
-      messages_.cancel(stream_of_results);
-      differs_.emplace(found);
-    } else if (stream.peer() < differs_->rank()) {
-      differs_.emplace(found);
-    }
+    // Nobody has all first packets without a difference, so nobody folds: there will be no results.
+    if (!failure_.is_mismatch()) messages_.cancel(stream_of_results);
+    failure_.differs(difference(rank_, mine_, stream.peer(), theirs));
     return false;
   }
   // After an error: takes what comes, and no more than that.
@@ -316,14 +307,13 @@ class stream_exchange {
   // False if nothing is to be done with them.
   bool receive_results(in_stream& stream, std::size_t slot, const completion& c) {
     stream.arrived(slot, c, [&] {
-      if (served() && refuses(stream)) return false;
+      if (served() && failure_.refused_by(stream, mine_, rank_, ranks_ + servers_)) return false;
       if (stream.first().sender() != mine_) throw protocol(stream.peer(), "results of another call");
       return true;
     });
     // Thrown when the streams have ended: a server waits until it has got rid of all it sends, and others may have arrived with
     // this.
-    if (served() && stream.aborted() && !stopping())
-      refused_ = std::make_exception_ptr(protocol(stream.peer(), "the rank gave up"));
+    if (served() && stream.aborted() && !stopping()) failure_.refused(protocol(stream.peer(), "the rank gave up"));
     if (stopping()) {
       drop(stream);
       return false;
@@ -331,38 +321,11 @@ class stream_exchange {
     if (stream.aborted()) throw protocol(stream.peer(), "the rank gave up");
     return true;
   }
-  // Whether a server tells that it will not reduce, and why.
-  bool refuses(const in_stream& stream) {
-    const auto& h = stream.first().header();
-    if ((h.flags & packet_abort) == 0) return false;
-    const auto rank = static_cast<int>(h.reserved[1]);
-    switch (static_cast<refusal>(h.reserved[0])) {
-      case refusal::differs: {
-        const auto theirs = stream.first().sender();
-        if (theirs == mine_ || rank < 0 || rank >= ranks_ + servers_) return false;
-        if (!differs_) differs_.emplace(difference(rank_, mine_, rank, theirs));
-        return true;
-      }
-      case refusal::unknown:
-        refused_ = std::make_exception_ptr(refused_call("omni: the servers do not know operation " + mine_.operation.str() +
-                                                        " on type " + mine_.type.str() + "; give them to serve()"));
-        return true;
-      case refusal::left:
-        refused_ = std::make_exception_ptr(error("omni: rank " + std::to_string(rank) + " has left the cluster"));
-        return true;
-      case refusal::failed:
-        refused_ = std::make_exception_ptr(error("omni: the server of rank " + std::to_string(rank) + " gave up"));
-        return true;
-    }
-    return false;
-  }
-
   static constexpr double brief = 0.05;  // seconds
 
   bool hurries_ = false;
   std::size_t met_ = 0;  // peers that called alike
-  std::optional<mismatch> differs_;
-  std::exception_ptr refused_;  // by a server, for another reason
+  call_failure failure_;
 };
 
 }  // namespace omni::detail
