@@ -87,7 +87,7 @@ void check_missing(std::size_t n, const Arguments&... arguments) {
 }  // namespace
 
 TEST_CASE("a rank that does not call is named by all others when the deadline is over") {
-  constexpr omni::deadline soon{150ms};
+  constexpr omni::deadline soon{400ms};
   SUBCASE("owner streams, a tensor larger than what may be under way") { check_missing(1 << 20, soon, omni::colocated{}); }
   SUBCASE("of one block") { check_missing(10, omni::colocated{}, soon); }
   SUBCASE("replicated") { check_missing(100000, omni::replicated{}, soon); }
@@ -100,7 +100,7 @@ TEST_CASE("a rank that does not call is named by all others when the deadline is
 }
 
 TEST_CASE("requests, groups and key-value tensors have deadlines, too") {
-  constexpr omni::deadline soon{150ms};
+  constexpr omni::deadline soon{400ms};
   const auto check = [](const auto& f) {
     for (const auto& w : without_one<threads>(3, 1, f)) CHECK(w == "");
   };
