@@ -103,10 +103,22 @@ TEST_CASE("who has passed a call, and who will not come to it") {
   static_cast<void>(second.receive(0));
   CHECK(first.passed(1));
   CHECK(!second.passed(1));
-  CHECK(!first.gone(2));  // that hears of it itself
+  CHECK(first.failed(2));
+  CHECK(first.gone(2));
+  CHECK(!second.failed(2));
   CHECK(second.gone(2));
   CHECK(!second.gone(1));
   office.socket().put(2, {.call = 1, .kind = slot_kind::hello});  // it had begun that one before
   static_cast<void>(second.receive(0));
   CHECK(!second.gone(2));
+  // It fails in a call that has not begun here: there is no box for the word, and it is known all the same.
+  office.socket().put(2, {.call = 4, .kind = slot_kind::hello});
+  office.socket().put(2, {.call = 4, .kind = slot_kind::abort});
+  static_cast<void>(second.receive(0));
+  CHECK(!second.gone(2));
+  const auto third = office.open(), fourth = office.open(), fifth = office.open();
+  CHECK(!third.gone(2));
+  CHECK(!fourth.failed(2));
+  CHECK(fifth.failed(2));
+  CHECK(fifth.gone(2));
 }
