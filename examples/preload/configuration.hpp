@@ -8,7 +8,6 @@
 #include <charconv>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <omni/environment.hpp>
 #include <omni/error.hpp>
 #include <system_error>

@@ -72,10 +72,10 @@ inline std::chrono::nanoseconds environment_limit() {
   return limit;
 }
 
-/// OMNI_TIMELINE, or nothing. It is opened for writing, and made, so that who waits for hours knows at once that it cannot be.
-inline std::string environment_timeline() {
-  std::string name(environment("OMNI_TIMELINE"));
-  if (name.empty()) return name;
+/// Throws if OMNI_TIMELINE is nothing to write to. It is opened, and made: who waits for hours should know at once.
+inline void expect_timeline() {
+  const std::string name(environment("OMNI_TIMELINE"));
+  if (name.empty()) return;
   const auto is_timeline = [&] {
     const int file = ::open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);  // NOLINT(cppcoreguidelines-pro-type-vararg)
     if (file < 0) return false;
@@ -85,7 +85,6 @@ inline std::string environment_timeline() {
     return read == 0 || (read == 1 && first == '[');
   };
   if (!is_timeline()) refuse_environment("OMNI_TIMELINE", "a file to write: a new one, an empty one or a timeline");
-  return name;
 }
 
 /// Throws if any of them means nothing.
@@ -94,7 +93,7 @@ inline void expect_environment() {
     for (const auto* const name : {"OMNI_TRACE", "OMNI_CHECK", "OMNI_SHARED_MEMORY"}) static_cast<void>(environment_flag(name));
     static_cast<void>(environment_topology());
     static_cast<void>(environment_limit());
-    static_cast<void>(environment_timeline());
+    expect_timeline();
     return true;
   }();
   static_cast<void>(fine);

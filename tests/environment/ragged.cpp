@@ -13,19 +13,7 @@
 #include <string_view>
 #include <vector>
 
-namespace {
-
-template <class F>
-bool is_mismatch(const F& f) {
-  try {
-    f();
-  } catch (const omni::mismatch&) {
-    return true;
-  }
-  return false;
-}
-
-}  // namespace
+#include "../support/throws.hpp"
 
 int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
@@ -48,7 +36,7 @@ int main(int argc, char** argv) {
   expect(z);
   if (std::string_view(argv[1]) == "OMNI_CHECK") {
     std::vector<float> small(static_cast<std::size_t>(10 + rank), 1.0F);
-    wrong += is_mismatch([&] { omni::allreduce(MPI_COMM_WORLD, small); }) ? 0 : 1;
+    wrong += testing::throws<omni::mismatch>([&] { omni::allreduce(MPI_COMM_WORLD, small); }) ? 0 : 1;
     small.assign(10, 1.0F);
     omni::allreduce(MPI_COMM_WORLD, small);
     expect(small);

@@ -15,6 +15,7 @@
 #include <sstream>
 #include <vector>
 
+#include "../support/throws.hpp"
 #include "world.hpp"
 
 // Every allocation of the program is counted, for the test that a plan makes none, and how much there is at a time, for what a
@@ -63,23 +64,9 @@ std::size_t testing::allocations() { return counted; }
 std::size_t testing::allocated_bytes() { return held; }
 std::size_t testing::most_allocated_bytes() { return most_held.exchange(held); }
 
-namespace {
-
-template <class F>
-bool gives_usage(const F& f) {
-  try {
-    f();
-  } catch (const omni::usage&) {
-    return true;
-  }
-  return false;
-}
-
-}  // namespace
-
 int main(int argc, char** argv) {
   std::vector<int> x(10, 1);
-  const bool early = gives_usage([&] { omni::allreduce(MPI_COMM_NULL, x); });  // MPI_Init has not been called
+  const bool early = testing::throws<omni::usage>([&] { omni::allreduce(MPI_COMM_NULL, x); });  // MPI_Init has not been called
   int provided = 0;
   MPI_Init_thread(&argc, &argv, MPI_THREAD_SERIALIZED, &provided);
   const int rank = testing::rank();
@@ -107,7 +94,7 @@ int main(int argc, char** argv) {
   omni::allreduce(MPI_COMM_WORLD, x);
   omni::allreduce(MPI_COMM_SELF, x);
   MPI_Finalize();
-  if (!gives_usage([&] { omni::allreduce(MPI_COMM_WORLD, x); })) {
+  if (!testing::throws<omni::usage>([&] { omni::allreduce(MPI_COMM_WORLD, x); })) {
     std::cerr << "a call after MPI_Finalize is no usage error\n";
     failed = 1;
   }

@@ -11,7 +11,7 @@
 #   quiet     the same without OMNI_TRACE: nothing is printed but what the program prints
 #   timeout   the ranks that wait for one that never comes are told when OMNI_TIMEOUT is over
 #   disabled  it succeeds with OMNI_DISABLE=1, and nothing is printed, whatever the other variables are
-#   wrong     it succeeds with a variable that means nothing: the library says so, once, and stays out
+#   wrong     it succeeds with a variable that means nothing: the library says so, and stays out
 
 set -uo pipefail
 what=$1 library=$2

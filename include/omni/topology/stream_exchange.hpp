@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -321,6 +320,7 @@ class stream_exchange {
     if (stream.aborted()) throw protocol(stream.peer(), "the rank gave up");
     return true;
   }
+
   static constexpr double brief = 0.05;  // seconds
 
   bool hurries_ = false;
