@@ -35,10 +35,11 @@ need cmake:cmake ninja:ninja-build g++:g++ gcovr:gcovr include/doctest/doctest.h
   include/boost/mpi.hpp:libboost-mpi-dev include/boost/serialization/access.hpp:libboost-serialization-dev
 
 build=build/coverage
+mkdir -p build
 jobs=${OMNI_JOBS:-$(nproc)}
 cmake --preset coverage -B $build -G Ninja < /dev/null > $build.log 2>&1 &&
   cmake --build $build -j "$jobs" --target omni-unit-tests omni-mpi-tests omni-fault-deadline omni-thrust-cpp omni-fuzz-replay \
-    omni-example-minimal < /dev/null >> $build.log 2>&1 || {
+    omni-example-minimal omni-environment-ragged omni-environment-locale omni-environment-readme omni-environment-threads < /dev/null >> $build.log 2>&1 || {
   tail -40 $build.log
   exit 1
 }

@@ -4,13 +4,11 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <exception>
 #include <functional>
-#include <memory>
 #include <span>
 #include <string>
 #include <thread>
@@ -21,8 +19,9 @@
 #include "allreduce.hpp"
 #include "error.hpp"
 #include "reduction.hpp"
+#include "topology/cluster_parts.hpp"
 #include "topology/dedicated.hpp"
-#include "topology/server.hpp"
+#include "topology/server_loop.hpp"
 #include "topology/slot_server.hpp"
 
 #if OMNI_DETAIL_MPI
@@ -36,19 +35,10 @@ struct serving {};
 
 namespace detail {
 
-/// A server with nothing to do should not cost a core: yields for half a millisecond, then sleeps for a fifth of one at a time.
-class idleness {
- public:
-  void end() { idle_ = false; }
-  void pause() {
-    if (!std::exchange(idle_, true)) since_.lap();
-    if (since_.elapsed() < 500e-6) std::this_thread::yield();
-    else std::this_thread::sleep_for(std::chrono::microseconds(200));
-  }
-
- private:
-  stopwatch since_;
-  bool idle_ = false;
+/// Whether a cluster of such members can have parts, made of such communicators.
+template <class Members, class Comm>
+concept can_part = requires(const Members& m, const Comm& comm) {
+  m.card_of(comm);
 };
 
 /// The ranks of a transport of which all others are known: the last ones serve.
@@ -93,7 +83,13 @@ class plain_members {
 /// With `servers = 0` the servers are the ranks that say so with omni::serving, as the program `omni-server` does; if there are
 /// none, the workers fold for themselves. All workers give the same number: `mismatch` if not, where the cluster is made of an MPI
 /// communicator (a transport does not compare it); `usage` if no worker would be left. Another cluster may be made of the same
-/// ranks when this one has gone, of a transport if all workers made the same calls; `omni-server` serves one.
+/// ranks when this one has gone, of a transport if all workers made the same calls; `omni-server` serves one, and its parts.
+///
+/// Workers of other communicators, as rows and columns of a grid, reduce through the same servers in a part of the cluster:
+///
+///     omni::cluster part{cluster, row};  // of the workers in `row`, a communicator that the application has made
+///
+/// Parts call independently of each other, and may outlive the cluster; servers serve until the last worker has left them all.
 ///
 /// Making one costs an MPI_Allgather of some bytes and two MPI_Comm_split, leaving it one packet from each worker to each server.
 template <class Members>
@@ -106,6 +102,15 @@ class cluster {
   template <class Comm, class Role>
   cluster(Comm&& comm, const Role& role) : members_(std::forward<Comm>(comm), role) {
     if constexpr (requires { members_.before_end(std::function<void()>()); }) members_.before_end([this] { end(); });
+  }
+  /// A part of a cluster: the workers of a communicator, in its order, with the cluster's servers. Collective over the workers of
+  /// `of`, each of which gives the communicator that it is in; it blocks, and finishes first what is under way on `of`. Only of MPI
+  /// communicators. Costs an allreduce of 24 bytes a worker, a packet to each server, and an MPI_Comm_create_group of each part.
+  /// @throws usage if the communicator has a rank that is no worker, or is none (MPI_COMM_NULL: the others get theirs), or workers
+  /// give communicators that do not fit each other; mismatch if others call something else without servers. `of` stays usable.
+  template <class Comm>
+  requires detail::can_part<Members, Comm> cluster(cluster& of, const Comm& comm) : members_(of.members_, of.announce(comm), comm) {
+    members_.before_end([this] { end(); });
   }
   cluster(const cluster&) = delete;
   cluster(cluster&&) = delete;
@@ -143,7 +148,7 @@ class cluster {
   }
 
   /// Bytes of packet buffers that a server has needed at most: workers x window x packet, whatever the size of the tensors.
-  [[nodiscard]] std::size_t buffer_bytes() const { return state_ != nullptr ? state_->buffers.bytes() : buffer_bytes_; }
+  [[nodiscard]] std::size_t buffer_bytes() const { return buffer_bytes_; }
 
   // What a call needs of a transport.
 
@@ -188,7 +193,6 @@ class cluster {
   int run(const detail::reductions& known) {
     if (!is_server()) throw usage("omni: rank " + std::to_string(rank()) + " is a worker; only servers serve");
     expect_usable();
-    detail::settle_queue(members_.transport(), {});  // workers may take their time
     if constexpr (may_lose) return serve_slots(known);
     else return serve_streams(known);
   }
@@ -202,47 +206,16 @@ class cluster {
     return 0;
   }
   int serve_streams(const detail::reductions& known) {
-    state_ = std::make_unique<detail::server_state>();
-    using mailbox_type = decltype(members_.transport().open());
-    for (bool deserted = false; !deserted;) {
-      detail::server_call<mailbox_type> call(members_.transport().open(), size(), servers(), rank() - size(),
-                                             preferred_packet_bytes(), known, *state_);
-      detail::idleness idle;
-      try {
-        while (!call.done()) {
-          if (call.progress()) {
-            idle.end();
-            continue;
-          }
-          idle.pause();
-          // Workers that ask are told that this server is there; which of them is missing it cannot know.
-          if constexpr (requires(carrier & t) { t.answer_roll(); }) {
-            if (members_.transport().is_roll_called()) members_.transport().answer_roll();
-          }
-        }
-      } catch (const std::exception& e) {
-        give_up(call, e.what());
-        throw;
-      } catch (...) {
-        give_up(call, "an exception of unknown type");
-        throw;
-      }
-      deserted = call.deserted();
+    try {
+      detail::server_loop<Members>(members_, known, buffer_bytes_).run();
+    } catch (const std::exception& e) {
+      mark_broken(e.what());
+      throw;
+    } catch (...) {
+      mark_broken("an exception of unknown type");
+      throw;
     }
     return 0;
-  }
-  // The workers must hear of it, or they would wait; but not for ever: they may be giving up, too.
-  template <class Call>
-  void give_up(Call& call, const char* why) noexcept {
-    try {
-      mark_broken(why);
-      call.give_up();
-      detail::stopwatch since;
-      while (!call.done() && since.elapsed() < 10)
-        if (call.progress()) since.lap();
-    } catch (...) {  // NOLINT(bugprone-empty-catch): then they hear nothing
-    }
-    if (!call.done()) static_cast<void>(state_.release());  // messages that were given up may still be written to it
   }
   void end() noexcept {
     try {
@@ -261,26 +234,64 @@ class cluster {
   void leave() {
     if (!members_.alive() || is_server() || servers() == 0) return;
     if (std::exchange(left_, true)) return;
-    // What is under way needs the servers, and this.
-    if (detail::operation_base::any_active()) detail::operation_base::settle(group());
-    detail::settle_queue(members_.transport());
+    settle();
     auto messages = members_.transport().open();
     if constexpr (may_lose) detail::leave_slots(messages, size(), servers());
-    else leave_streams(messages);
+    else tell_servers(messages, detail::packet_leave, {});
+  }
+  // What is under way needs the servers, and this.
+  void settle() {
+    if (detail::operation_base::any_active()) detail::operation_base::settle(group());
+    detail::settle_queue(members_.transport());
   }
   template <class Mailbox>
-  void leave_streams(Mailbox& messages) {
-    const detail::packet_header bye{.call = messages.call(),
-                                    .flags = detail::packet_first | detail::packet_last | detail::packet_leave};
-    std::array<std::byte, sizeof(bye)> packet{};
-    std::memcpy(packet.data(), &bye, sizeof(bye));
+  void tell_servers(Mailbox& messages, std::uint32_t what, const std::array<std::uint64_t, 2>& more) {
+    const detail::packet_header h{
+        .call = messages.call(), .flags = detail::packet_first | detail::packet_last | what, .reserved = more};
+    std::array<std::byte, sizeof(h)> packet{};
+    std::memcpy(packet.data(), &h, sizeof(h));
     for (int s = 0; s < servers(); ++s) messages.send(size() + s, 0, packet, static_cast<std::uint64_t>(s));
     for (int sent = 0; sent < servers();) sent += static_cast<int>(messages.wait().size());
   }
+  // Tells the other workers and the servers of the part that this worker makes; the workers that are in it.
+  template <class Comm>
+  std::vector<int> announce(const Comm& comm) {
+    if (is_server()) throw usage("omni: rank " + std::to_string(rank()) + " is a server; workers make parts of a cluster");
+    expect_usable();
+    settle();
+    // A rank that cannot take part lets the others go on.
+    std::exception_ptr wrong;
+    const auto mine = [&]() -> detail::part_card {
+      try {
+        return members_.card_of(comm);
+      } catch (const usage&) {
+        wrong = std::current_exception();
+        return {};
+      }
+    }();
+    std::vector<std::int64_t> words(static_cast<std::size_t>(size()) * 3);
+    const auto at = static_cast<std::size_t>(rank()) * 3;
+    words[at] = mine.leader + 1;
+    words[at + 1] = mine.rank;
+    words[at + 2] = mine.size;
+    auto&& among = members_.among_workers();
+    omni::allreduce(among, words, omni::max{}, omni::colocated{});  // which finds others that call something else
+    std::vector<detail::part_card> cards;
+    for (std::size_t i = 0; i < words.size(); i += 3) cards.push_back({words[i] - 1, words[i + 1], words[i + 2]});
+    const auto parts = detail::parts_of(cards);
+    if (!parts && wrong == nullptr) throw usage("omni: workers make parts of a cluster that do not fit each other");
+    if (parts) {
+      auto messages = members_.transport().open();
+      tell_servers(messages, detail::packet_part, mine.packed());
+    }
+    if (wrong != nullptr) std::rethrow_exception(wrong);
+    if (mine.leader == detail::part_card::none)
+      throw usage("omni: a part of a cluster wants a communicator of workers, not MPI_COMM_NULL");
+    return *std::find_if(parts->begin(), parts->end(), [&](const auto& p) { return p.front() == mine.leader; });
+  }
 
   Members members_;
-  std::unique_ptr<detail::server_state> state_;  // of a server
-  std::size_t buffer_bytes_ = 0;                 // of one that serves slots
+  std::size_t buffer_bytes_ = 0;  // of a server
   bool left_ = false;
   std::string broken_;  // why, after an error: nothing is sent any more but that this rank leaves
 };
@@ -292,6 +303,9 @@ requires std::is_convertible_v<const Comm&, MPI_Comm> cluster(const Comm&, const
 
 /// What a cluster of an MPI communicator is, where its type has to be named.
 using mpi_cluster = cluster<detail::mpi_members>;
+template <class Comm>
+requires std::is_convertible_v<const Comm&, MPI_Comm> cluster(mpi_cluster&, const Comm&)
+->cluster<detail::mpi_members>;
 #endif
 template <transport_type Transport>
 cluster(Transport&, const dedicated&) -> cluster<detail::plain_members<Transport>>;

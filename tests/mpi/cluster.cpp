@@ -5,11 +5,15 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <omni/cluster.hpp>
 #include <omni/omni.hpp>
+#include <stdexcept>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "../support/leaks.hpp"
 #include "../support/pairs.hpp"
 #include "world.hpp"
 
@@ -24,14 +28,15 @@ std::string run_on(omni::cluster<omni::detail::mpi_members>& cluster, patterns::
                    bool waits) {
   const auto p = testing::problem<float, omni::sum>::make<patterns::wild>(shape, seed, cluster.size(), n);
   auto x = p.inputs[static_cast<std::size_t>(cluster.rank())];
-  if (waits) {
-    omni::allreduce(cluster, x);
-  } else {
-    auto request = omni::iallreduce(cluster, x, omni::dedicated{.packet_bytes = 5000});
+  const auto reduce = [&](const auto& topology) {
+    if (waits) return static_cast<void>(omni::allreduce(cluster, x, topology));
+    auto request = omni::iallreduce(cluster, x, topology);
     std::vector<float> y(100, 1);
     omni::allreduce(cluster.workers(), y);  // the application's own business meanwhile
     request.wait();
-  }
+  };
+  if (cluster.servers() == 0) reduce(omni::colocated{});  // in the order of ranks, as servers fold
+  else reduce(omni::dedicated{.packet_bytes = waits ? 0U : 5000U});
   return testing::difference(x, p.wanted);
 }
 
@@ -68,6 +73,165 @@ TEST_CASE("ranks of a communicator serve the others, to the bit and until the la
     omni::allreduce(cluster, x, omni::ring{});  // without the servers
     CHECK(x == std::vector<int>(1000, cluster.size()));
     if (cluster.size() > 1) CHECK_THROWS_AS(omni::allreduce(cluster, x), omni::usage);  // servers know floats only
+  }
+}
+
+namespace {
+
+// A call on a part, with as many elements as its number and its size make of it.
+std::string run_on_part(omni::mpi_cluster& part, std::uint64_t seed) {
+  const auto n = 1000 * static_cast<std::size_t>(part.size()) + seed % 5000;
+  return run_on(part, patterns::shape::clustered, seed, n, seed % 2 == 0);
+}
+
+template <class F>
+std::string what_it_throws(const F& f) {
+  try {
+    f();
+  } catch (const omni::usage& e) {
+    return e.what();
+  }
+  return "no usage error";
+}
+
+}  // namespace
+
+TEST_CASE("parts of a cluster: workers of any communicator reduce through the same servers, each at its own pace") {
+  const int ranks = size();
+  if (ranks < 3) return;
+  for (const int servers : {0, 1, 2}) {
+    if (ranks - servers < 2) continue;
+    auto cluster = std::make_unique<omni::mpi_cluster>(MPI_COMM_WORLD, omni::dedicated{.servers = servers});
+    if (cluster->is_server()) {
+      CHECK(cluster->serve_only(omni::reduction<float, omni::sum>{}) == 0);
+      continue;
+    }
+    const int workers = cluster->size();
+    testing::owned parity, reversed;
+    MPI_Comm_split(cluster->workers(), rank() % 2, rank(), &parity.comm);
+    MPI_Comm_split(cluster->workers(), 0, -rank(), &reversed.comm);
+
+    omni::cluster half{*cluster, parity.comm};
+    CHECK(half.servers() == servers);
+    CHECK(half.size() == (workers + 1 - rank() % 2) / 2);
+    CHECK(half.rank() == rank() / 2);
+    CHECK(!half.is_server());
+    CHECK(testing::size(half.workers()) == half.size());
+    // The halves call differently often, and the cluster itself between.
+    for (std::uint64_t i = 0; i < 10 + 20 * static_cast<std::uint64_t>(rank() % 2); ++i) CHECK(run_on_part(half, 700 + i) == "");
+    CHECK(run_on_part(*cluster, 740) == "");
+    {
+      omni::cluster backwards{*cluster, reversed.comm};
+      CHECK(backwards.rank() == workers - 1 - rank());
+      CHECK(run_on_part(backwards, 741) == "");
+      CHECK(run_on_part(half, 742) == "");
+      // A part of a part, of each rank alone.
+      omni::cluster alone{half, MPI_COMM_SELF};
+      CHECK(alone.size() == 1);
+      CHECK(run_on_part(alone, 743) == "");
+      CHECK(run_on_part(backwards, 744) == "");
+    }
+    // One that is under way while a part is made is finished first.
+    std::vector<float> x(3000, 1);
+    auto request = omni::iallreduce(*cluster, x);
+    omni::cluster again{*cluster, parity.comm};
+    request.wait();
+    CHECK(x == std::vector<float>(3000, static_cast<float>(workers)));
+    // Parts outlive what they are parts of.
+    CHECK(run_on_part(*cluster, 745) == "");
+    cluster.reset();
+    CHECK(run_on_part(again, 746) == "");
+    CHECK(run_on_part(half, 747) == "");
+  }
+}
+
+TEST_CASE("parts of a cluster that cannot be: all workers are told, and the cluster is as before") {
+  const int ranks = size();
+  if (ranks < 3) return;
+  omni::cluster cluster{MPI_COMM_WORLD, omni::dedicated{.servers = 1}};
+  if (cluster.is_server()) {
+    CHECK(what_it_throws([&] {
+            omni::cluster part{cluster, MPI_COMM_SELF};
+          }) == "omni: rank " + std::to_string(ranks - 1) + " is a server; workers make parts of a cluster");
+    CHECK(cluster.serve_only(omni::reduction<float, omni::sum>{}) == 0);
+    return;
+  }
+  const int workers = cluster.size();
+  const auto what_of = [&](MPI_Comm comm) { return what_it_throws([&] { omni::cluster part{cluster, comm}; }); };
+  CHECK(what_of(MPI_COMM_WORLD) == "omni: rank " + std::to_string(ranks - 1) + " of the communicator is no worker of the cluster");
+  CHECK(what_of(rank() == 0 ? MPI_COMM_SELF : cluster.workers()) ==
+        "omni: workers make parts of a cluster that do not fit each other");
+  // One is in none, and the others go on without it.
+  testing::owned others;
+  MPI_Comm_split(cluster.workers(), rank() == 1 ? MPI_UNDEFINED : 0, rank(), &others.comm);
+  if (rank() == 1) {
+    CHECK(what_of(others.comm) == "omni: a part of a cluster wants a communicator of workers, not MPI_COMM_NULL");
+  } else {
+    omni::cluster part{cluster, others.comm};
+    CHECK(part.size() == workers - 1);
+    CHECK(run_on_part(part, 800) == "");
+  }
+  // Others call something else meanwhile, among themselves.
+  if (workers > 1) {
+    std::vector<float> x(5000, 1);
+    const auto told = [&] {
+      if (rank() == 0) omni::cluster part{cluster, MPI_COMM_SELF};
+      else omni::allreduce(cluster, x, omni::colocated{});
+    };
+    CHECK_THROWS_AS(told(), omni::mismatch);
+  }
+  CHECK(run_on_part(cluster, 801) == "");
+}
+
+namespace {
+
+struct explosive {
+  static constexpr std::string_view name = "explosive";
+  static constexpr bool commutative = true;
+  template <class T>
+  static constexpr T identity() {
+    return T(0);
+  }
+  float operator()(float a, float b) const {
+    if (a == 13 || b == 13) throw std::runtime_error("thirteen");
+    return a + b;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("an operation that throws on a server in a part ends the calls of all others, too") {
+  const int ranks = size();
+  if (ranks < 5) return;  // a worker alone needs no servers
+  omni::cluster cluster{MPI_COMM_WORLD, omni::dedicated{.servers = 1}};
+  if (cluster.is_server()) {
+    CHECK_THROWS_WITH(cluster.serve_only(omni::reduction<float>{}, omni::reduction<float, explosive>{}), "thirteen");
+    return;
+  }
+  testing::owned parity;
+  MPI_Comm_split(cluster.workers(), rank() % 2, rank(), &parity.comm);
+  omni::cluster part{cluster, parity.comm};
+  std::vector<float> x(3000, 1);
+  const auto call = [&](const auto& op) {
+    try {
+      omni::allreduce(part, x, op);
+    } catch (const omni::error& e) {
+      return std::string(e.what());
+    }
+    return std::string("nothing");
+  };
+  const testing::leaks_are_meant meant;
+  if (rank() % 2 == 0) {
+    x[100] = 13;
+    CHECK(call(explosive{}) == "omni: packet from rank " + std::to_string(part.size()) + " refused: the rank gave up");
+  } else {
+    // Sooner or later: the server folds for this part until it hears of the other.
+    auto heard = call(omni::sum{});
+    while (heard == "nothing") heard = call(omni::sum{});
+    const bool told = heard == "omni: rank " + std::to_string(part.size()) + " gave up" ||
+                      heard == "omni: packet from rank " + std::to_string(part.size()) + " refused: the rank gave up";
+    CAPTURE(heard);
+    CHECK(told);
   }
 }
 

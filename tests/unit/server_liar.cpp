@@ -180,6 +180,59 @@ TEST_CASE("a server survives packets cut short, lengthened, left out, repeated, 
 
 namespace {
 
+// What a worker sends that makes a part of the cluster.
+std::vector<recorded_packet> parting(const omni::detail::part_card& card) {
+  using namespace omni::detail;
+  const header h{.flags = packet_first | packet_last | packet_part, .reserved = card.packed()};
+  const auto* const bytes = reinterpret_cast<const std::byte*>(&h);  // NOLINT(cppcoreguidelines-pro-type-reinterpret-cast)
+  return {{stream_of_contributions, {bytes, bytes + sizeof(h)}}};
+}
+
+}  // namespace
+
+TEST_CASE("a server refuses parts of a cluster of which not all workers know") {
+  CHECK(serve({parting({0, 0, 2}), parting({0, 1, 2})}).how == "done");
+  CHECK(serve({parting({0, 0, 2}), {}}).how == "starved");
+  auto other = record();
+  other[1] = parting({1, 0, 1});
+  CHECK(serve(other).how == "protocol, of the wrong rank");
+  // On a transport no parts can be made at all: the server ends, and does not wait.
+  omni::transport::threads::run(2, [&](omni::transport::threads& inner) {
+    if (inner.rank() == 1) {
+      omni::cluster cluster{inner, omni::dedicated{.servers = 1}};
+      CHECK_THROWS_AS(cluster.serve_only(omni::reduction<int>{}), omni::protocol);
+    } else {
+      auto lie = parting({0, 0, 1});
+      auto messages = inner.open();
+      messages.send(1, lie[0].stream, lie[0].bytes, 0);
+      while (messages.wait().empty()) {
+      }
+    }
+  });
+}
+
+TEST_CASE("parts are made of cards that fit each other, and of no others") {
+  using omni::detail::part_card;
+  using omni::detail::parts_of;
+  using cards = std::vector<part_card>;
+  using list = std::vector<std::vector<int>>;
+  constexpr part_card none;
+  CHECK(*parts_of(cards{{0, 0, 3}, {0, 2, 3}, {0, 1, 3}}) == list{{0, 2, 1}});
+  CHECK(*parts_of(cards{{2, 1, 2}, none, {2, 0, 2}, {3, 0, 1}}) == list{{2, 0}, {3}});
+  CHECK(parts_of(cards{none, none})->empty());
+  for (const auto& wrong :
+       {cards{{0, 0, 2}, none}, cards{{0, 0, 2}, {0, 0, 2}}, cards{{0, 0, 1}, {0, 1, 2}}, cards{{1, 0, 2}, {1, 1, 2}},
+        cards{{0, 0, 3}, {0, 1, 3}}, cards{{2, 0, 1}, none}, cards{{-2, 0, 1}, none}, cards{{0, -1, 1}, none},
+        cards{{0, 1, 1}, none}, cards{{0, 0, 0}, none}, cards{{1LL << 31, 0, 1}, none}})
+    CHECK(!parts_of(wrong));
+  for (const auto& c : cards{{0, 0, 1}, {7, 3, 8}, none}) {
+    const auto back = part_card::unpacked(c.packed());
+    CHECK((back.leader == c.leader && back.rank == c.rank && back.size == c.size));
+  }
+}
+
+namespace {
+
 /// Of a key-value call, what the workers send: of `number` 0 the sizes, of 1 the pairs.
 script record_pairs(std::uint32_t number, double density) {
   script all;

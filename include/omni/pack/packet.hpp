@@ -25,6 +25,7 @@ enum packet_flags : std::uint32_t {
   packet_last = 2,   ///< ends its stream
   packet_abort = 4,  ///< ends it because the sender found a mismatch
   packet_leave = 8,  ///< to a server, with first and last: the sender will not call again
+  packet_part = 16,  ///< to a server, likewise: the sender makes a part of the cluster, as `reserved` says
 };
 
 /// Why a server does not reduce, in the first packet of its results: `reserved` holds this and a rank, the signature is that

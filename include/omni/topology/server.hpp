@@ -18,6 +18,7 @@
 #include "../pack/packet.hpp"
 #include "../pack/workspace.hpp"
 #include "../reduction.hpp"
+#include "cluster_parts.hpp"
 #include "in_stream.hpp"
 #include "out_stream.hpp"
 #include "server_blocks.hpp"
@@ -36,7 +37,8 @@ struct server_state {
   out_stream results;                           // to all of them
   std::vector<std::array<std::byte, first_packet_overhead>> refusals;
   std::vector<int> workers;
-  std::vector<bool> left;  // workers that will not call again
+  std::vector<bool> left;        // workers that will not call again
+  std::vector<part_card> cards;  // of all workers, where they make parts of the cluster
 };
 
 /// One allreduce, as a server sees it: nothing is known of it before its first packets. Folds this server's share of the blocks, or
@@ -62,6 +64,7 @@ class server_call {
     s_.refusals.resize(n);
     s_.left.resize(n);
     s_.workers.resize(n);
+    s_.cards.clear();
     if constexpr (requires { messages_.reserve(n); }) messages_.reserve(n * 8);
     for (std::size_t w = 0; w < n; ++w) {
       s_.workers[w] = static_cast<int>(w);
@@ -88,12 +91,15 @@ class server_call {
   }
   [[nodiscard]] bool done() const {
     if (stage_ == stage::greeting) return false;
+    if (stage_ == stage::parting) return true;
     for (std::size_t w = 0; w < s_.arriving.size(); ++w)
       if (!s_.left[w] && (s_.calls[w].element_size == 0 || !s_.arriving[w].finished())) return false;
     return refusing_ == 0 && (stage_ == stage::refusing || (s_.results.closed() && s_.results.idle()));
   }
   /// Whether no worker will call again.
   [[nodiscard]] bool deserted() const { return std::find(s_.left.begin(), s_.left.end(), false) == s_.left.end(); }
+  /// Where the workers do not reduce, but make parts of the cluster: what each has said of its own.
+  [[nodiscard]] std::span<const part_card> cards() const { return s_.cards; }
   /// After an error here: tells the workers that no more results will come.
   void give_up() {
     if (stage_ == stage::greeting) return refuse_all(refusal::failed, rank_);
@@ -104,7 +110,7 @@ class server_call {
   }
 
  private:
-  enum class stage { greeting, folding, refusing };
+  enum class stage { greeting, folding, refusing, parting };
 
   bool take(std::span<const completion> done) {
     // First, for what has arrived may be an error.
@@ -150,9 +156,17 @@ class server_call {
     ++met_;
     if (packet_header h; bytes.size() == sizeof(h)) {
       std::memcpy(&h, bytes.data(), sizeof(h));
-      if (h.magic != packet_magic || h.call != messages_.call() || h.flags != (packet_first | packet_last | packet_leave))
+      const auto special = h.flags & (packet_leave | packet_part);
+      if (h.magic != packet_magic || h.call != messages_.call() || h.flags != (packet_first | packet_last | special) ||
+          (special != packet_leave && special != packet_part))
         refuse("shorter than its signature");
-      s_.left[w] = true;
+      if (special == packet_leave) {
+        s_.left[w] = true;
+        return;
+      }
+      s_.cards.resize(s_.workers.size());
+      s_.cards[w] = part_card::unpacked(h.reserved);
+      ++parting_;
       return;
     }
     packet_reader first;
@@ -203,6 +217,12 @@ class server_call {
 
   // All workers have been heard: reduces if they called alike.
   void decide() {
+    if (parting_ != 0) {
+      // They have agreed among themselves before they told.
+      if (parting_ != s_.workers.size()) throw protocol(0, "some workers make parts of the cluster, and others do not");
+      stage_ = stage::parting;
+      return;
+    }
     if (const auto gone = std::find(s_.left.begin(), s_.left.end(), true); gone != s_.left.end())
       return refuse_all(refusal::left, static_cast<int>(gone - s_.left.begin()));
     const auto& first = s_.calls[0];
@@ -283,6 +303,7 @@ class server_call {
   std::optional<pair_folder> pairs_;  // of a key-value call, once its sizes are known
   const reductions::entry* fold_ = nullptr;
   std::size_t met_ = 0;       // workers heard
+  std::size_t parting_ = 0;   // of them, those that make parts of the cluster
   std::size_t refusing_ = 0;  // refusals under way
   bool gives_up_ = false;
 };

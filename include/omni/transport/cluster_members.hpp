@@ -7,13 +7,17 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
+#include <numeric>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "../error.hpp"
+#include "../topology/cluster_parts.hpp"
 #include "../topology/dedicated.hpp"
 #include "mpi.hpp"
 #include "mpi_check.hpp"
@@ -29,6 +33,23 @@ class mpi_members {
  public:
   mpi_members(MPI_Comm comm, const dedicated& d) : mpi_members(comm, role{0, d.servers}) {}
   mpi_members(MPI_Comm comm, const serving& /*role*/) : mpi_members(comm, role{1, 0}) {}
+  /// A part of a cluster: those of its workers, in this order, and its servers. Collective over them; on the workers `own` is their
+  /// communicator.
+  mpi_members(const mpi_members& of, std::span<const int> part, MPI_Comm own = MPI_COMM_NULL) : servers_(of.servers_) {
+    const int workers = of.transport().size() - servers_;
+    std::vector<int> ranks(part.begin(), part.end());
+    for (int s = 0; s < servers_; ++s) ranks.push_back(workers + s);
+    MPI_Group all = MPI_GROUP_NULL, some = MPI_GROUP_NULL;
+    check(MPI_Comm_group(of.all_, &all), "MPI_Comm_group");
+    check(MPI_Group_incl(all, mpi_count(ranks.size()), ranks.data(), &some), "MPI_Group_incl");
+    check(MPI_Comm_create_group(of.all_, some, part.front(), &all_), "MPI_Comm_create_group");
+    check(MPI_Group_free(&some), "MPI_Group_free");
+    check(MPI_Group_free(&all), "MPI_Group_free");
+    if (own != MPI_COMM_NULL) check(MPI_Comm_split(own, 0, 0, &workers_), "MPI_Comm_split");  // without attributes
+    transport_.emplace(all_);
+    while (!transport_->is_open()) {
+    }
+  }
   mpi_members(const mpi_members&) = delete;
   mpi_members(mpi_members&&) = delete;
   mpi_members& operator=(const mpi_members&) = delete;
@@ -51,6 +72,45 @@ class mpi_members {
   [[nodiscard]] int servers() const { return servers_; }
   [[nodiscard]] MPI_Comm workers() const { return workers_; }
   [[nodiscard]] transport::mpi among_workers() const { return transport::mpi(workers_); }
+  /// Between the servers: the first of them says in which order parts are made. The oldest order that is not taken.
+  [[nodiscard]] bool is_first_server() const { return transport().rank() == transport().size() - servers_; }
+  void order(std::uint64_t number) {
+    for (int r = transport().rank() + 1; r < transport().size(); ++r)
+      check(MPI_Send(&number, 1, MPI_UINT64_T, r, 0, all_), "MPI_Send");  // to who does nothing but receive
+    orders_.push_back(number);
+  }
+  [[nodiscard]] std::optional<std::uint64_t> ordered() {
+    int flag = 0;
+    if (orders_.empty() && servers_ > 1 && !is_first_server()) {
+      const int first = transport().size() - servers_;
+      check(MPI_Iprobe(first, 0, all_, &flag, MPI_STATUS_IGNORE), "MPI_Iprobe");
+      if (flag != 0) check(MPI_Recv(&orders_.emplace_back(), 1, MPI_UINT64_T, first, 0, all_, MPI_STATUS_IGNORE), "MPI_Recv");
+    }
+    if (orders_.empty()) return std::nullopt;
+    return orders_.front();
+  }
+  void order_taken() { orders_.erase(orders_.begin()); }
+  /// What this worker is in a communicator. @throws usage if it has ranks that are no workers, or is none that has an allreduce.
+  [[nodiscard]] part_card card_of(MPI_Comm comm) const {
+    if (comm == MPI_COMM_NULL) return {};
+    int inter = 0, rank = 0, size = 0;
+    check(MPI_Comm_test_inter(comm, &inter), "MPI_Comm_test_inter");
+    if (inter != 0) throw usage("omni: an inter-communicator has no allreduce; merge it first (MPI_Intercomm_merge)");
+    check(MPI_Comm_rank(comm, &rank), "MPI_Comm_rank");
+    check(MPI_Comm_size(comm, &size), "MPI_Comm_size");
+    MPI_Group theirs = MPI_GROUP_NULL, ours = MPI_GROUP_NULL;
+    check(MPI_Comm_group(comm, &theirs), "MPI_Comm_group");
+    check(MPI_Comm_group(workers_, &ours), "MPI_Comm_group");
+    std::vector<int> ranks(static_cast<std::size_t>(size)), workers(ranks.size());
+    std::iota(ranks.begin(), ranks.end(), 0);
+    check(MPI_Group_translate_ranks(theirs, size, ranks.data(), ours, workers.data()), "MPI_Group_translate_ranks");
+    check(MPI_Group_free(&ours), "MPI_Group_free");
+    check(MPI_Group_free(&theirs), "MPI_Group_free");
+    const auto stranger = std::find(workers.begin(), workers.end(), MPI_UNDEFINED);
+    if (stranger != workers.end())
+      throw usage("omni: rank " + std::to_string(stranger - workers.begin()) + " of the communicator is no worker of the cluster");
+    return {workers.front(), rank, size};
+  }
   /// Whether there is still somebody to talk to.
   [[nodiscard]] bool alive() const { return transport_.has_value(); }
 
@@ -108,6 +168,7 @@ class mpi_members {
 
   MPI_Comm all_ = MPI_COMM_NULL, workers_ = MPI_COMM_NULL;
   int servers_ = 0;
+  std::vector<std::uint64_t> orders_;  // of the first server, oldest first
   std::optional<transport::mpi> transport_;
   std::function<void()> before_end_;
   int key_ = MPI_KEYVAL_INVALID;
