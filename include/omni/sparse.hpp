@@ -236,7 +236,7 @@ sparse_tensor<K, T> allreduce_pairs(Comm& comm, const sparse_view<K, T>& view, c
         throw usage("omni: rank " + std::to_string(transport.rank()) + " of the cluster is a server; only workers call");
       if (dedicates || plan.mode == automatic::name) plan.mode = transport.servers() != 0 ? dedicated::name : automatic::name;
       if (plan.mode != dedicated::name) return on(transport.among_workers());
-      expect_within_limits(plan.options.packet_bytes, plan.options.window);
+      expect_within_limits(plan.options.packet_bytes, plan.options.window, view.width * sizeof(T));
       return on(transport);
     } else {
       if (dedicates) throw usage("omni: a plain communicator has no dedicated servers; make an omni::cluster of it");

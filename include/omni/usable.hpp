@@ -73,11 +73,14 @@ void expect_usable(const Call& call) {
     throw usage("omni: a block of " + std::to_string(call.largest_block()) + " elements is more than a packet holds (1 GiB)");
 }
 
-/// What a call that goes to servers must be beside that.
-inline void expect_within_limits(std::size_t packet_bytes, int window) {
-  if (window > server_limits::window || packet_bytes > server_limits::bytes)
+/// What a call that goes to servers must be beside that. `block_bytes`: of the largest block, which a packet has to hold.
+inline void expect_within_limits(std::size_t packet_bytes, int window, std::size_t block_bytes) {
+  const auto largest = std::max(packet_bytes, block_bytes);
+  if (window > server_limits::window || packet_bytes > server_limits::bytes ||
+      largest > (server_limits::under_way >> 1U) / static_cast<std::size_t>(std::max(window, 1)))
     throw usage("omni: servers take windows of up to " + std::to_string(server_limits::window) + " and packets of up to " +
-                std::to_string(server_limits::bytes) + " bytes");
+                std::to_string(server_limits::bytes) + " bytes, and " + std::to_string(server_limits::under_way >> 1U) +
+                " of them in a window");
 }
 
 template <class Cluster, class Call>
@@ -92,7 +95,7 @@ void expect_served(const Cluster& cluster, const Call& call) {
   const bool cut = call.blocks() == (n == 0 ? 0 : (n - 1) / std::max<std::size_t>(largest, 1) + 1);
   if (!Call::is_group && (!cut || (call.blocks() > 1 && largest != uniform_block(call.partition))))
     throw usage("omni: servers cut tensors into blocks of largest() elements, and this partitioner does not");
-  expect_within_limits(call.packet_bytes, call.window);
+  expect_within_limits(call.packet_bytes, call.window, largest * sizeof(typename Call::value_type));
 }
 
 /// What is wrong with the memory of a group beyond what may be wrong with one tensor: tensors that share elements.

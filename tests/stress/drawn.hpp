@@ -15,8 +15,9 @@
 
 namespace stress {
 
-enum class type { int32, float32, uint64 };
-enum class operation { sum, other };  // each combination with a type and a topology is compiled: few of each
+enum class type { int32, float32, uint64, real64, bf16, byte };
+constexpr std::uint64_t common_types = 3;  // the first: with all topologies, where the others have two
+enum class operation { sum, other };       // each combination with a type and a topology is compiled: few of each
 enum class way { automatic, colocated, replicated, ring, hierarchical };
 enum class form { tensor, group, pairs };
 
@@ -38,8 +39,8 @@ struct drawn_call {
 
 inline std::string describe(const drawn_call& c) {
   constexpr std::array forms{"tensor", "group", "pairs"};
-  constexpr std::array types{"int32", "float", "uint64"};
-  constexpr std::array ops{"sum", "min or max"};
+  constexpr std::array types{"int32", "float", "uint64", "double", "bfloat16", "uint8"};
+  constexpr std::array ops{"sum", "another operation"};
   constexpr std::array ways{"automatic", "colocated", "replicated", "ring", "hierarchical"};
   const auto name = [](const auto& names, auto e) { return std::string(names[static_cast<std::size_t>(e)]); };
   return name(forms, c.what) + " of " + std::to_string(c.n) + " " + name(types, c.elements) + ", " + name(ops, c.op) + ", " +
@@ -73,7 +74,7 @@ inline std::size_t draw_size(generator& g) {
 inline drawn_call draw_call(generator& g, bool levels) {
   drawn_call c;
   c.what = one_of(g, std::array{form::tensor, form::tensor, form::tensor, form::tensor, form::group, form::pairs});
-  c.elements = static_cast<type>(g() % 3);
+  c.elements = static_cast<type>(g() % common_types);
   c.op = static_cast<operation>(g() % 2);
   c.topology = static_cast<way>(g() % (levels ? 5 : 4));
   c.n = draw_size(g);
@@ -84,6 +85,15 @@ inline drawn_call draw_call(generator& g, bool levels) {
   c.blocking = c.what == form::pairs || g() % 2 == 0;
   c.shape = patterns::all[g() % patterns::all.size()];
   c.seed = g();
+  return c;
+}
+
+/// The same of one of the other types.
+inline drawn_call draw_uncommon_call(generator& g) {
+  auto c = draw_call(g, false);
+  c.what = form::tensor;
+  c.elements = static_cast<type>(common_types + g() % 3);
+  if (c.topology != way::automatic) c.topology = way::colocated;
   return c;
 }
 
@@ -102,7 +112,7 @@ inline std::string spoil(drawn_call& c, fault f, generator& g) {
       c.n += 1 + g() % 1000;
       return "count";
     case fault::type:
-      c.elements = other(c.elements, 3);
+      c.elements = other(c.elements, common_types);
       return "type";
     case fault::operation:
       c.op = other(c.op, 2);

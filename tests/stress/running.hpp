@@ -25,6 +25,13 @@ namespace stress {
 
 inline constexpr auto longest_wait = std::chrono::seconds(20);
 
+/// Whether a call on it may lose packets: then there are tensors only, and two topologies.
+template <class Comm>
+constexpr bool loses() {
+  if constexpr (requires { Comm::may_lose; }) return Comm::may_lose;
+  else return false;
+}
+
 /// A call that was started.
 class running_call {
  public:
@@ -40,7 +47,7 @@ class running_call {
   [[nodiscard]] virtual std::string verdict() const = 0;
 };
 
-template <class T, class Op>
+template <class T, class Op, bool Common = true>
 class tensor_call final : public running_call {
  public:
   template <class Comm>
@@ -67,6 +74,12 @@ class tensor_call final : public running_call {
 
   template <class Comm>
   void start(Comm& comm) {
+    if (c_.topology == way::automatic && c_.what == form::tensor) return go(comm, omni::automatic{});
+    if (c_.topology == way::colocated && c_.what == form::tensor) return go(comm, omni::colocated{c_.packet_bytes, c_.window});
+    if constexpr (Common && !loses<Comm>()) start_any(comm);
+  }
+  template <class Comm>
+  void start_any(Comm& comm) {
     if (c_.what == form::group) {
       // Layers of sizes that all ranks draw alike.
       generator g(c_.seed);
@@ -81,9 +94,8 @@ class tensor_call final : public running_call {
     }
     switch (c_.topology) {
       case way::automatic:
-        return go(comm, omni::automatic{});
       case way::colocated:
-        return go(comm, omni::colocated{c_.packet_bytes, c_.window});
+        return;
       case way::replicated:
         return go(comm, omni::replicated{c_.packet_bytes, c_.window});
       case way::ring:
@@ -96,7 +108,8 @@ class tensor_call final : public running_call {
   }
   template <class Comm, class Topology>
   void go(Comm& comm, const Topology& topology) {
-    if constexpr (std::is_same_v<Topology, omni::colocated> || std::is_same_v<Topology, omni::replicated>) {
+    constexpr bool grouped = std::is_same_v<Topology, omni::colocated> || std::is_same_v<Topology, omni::replicated>;
+    if constexpr (grouped && Common && !loses<Comm>()) {
       if (c_.what == form::group) return call(comm, topology, layers_, results_);
     }
     call(comm, topology, in_, out_);
@@ -170,7 +183,9 @@ class pairs_call final : public running_call {
 
 template <class T, class Comm>
 std::unique_ptr<running_call> start_on(Comm& comm, const drawn_call& c, int rank, int ranks) {
-  if (c.what == form::pairs) return std::make_unique<pairs_call<T, omni::sum>>(comm, c, rank, ranks);
+  if constexpr (!loses<Comm>()) {
+    if (c.what == form::pairs) return std::make_unique<pairs_call<T, omni::sum>>(comm, c, rank, ranks);
+  }
   using other = std::conditional_t<std::is_same_v<T, float>, omni::min, omni::max>;
   if (c.op == operation::other) return std::make_unique<tensor_call<T, other>>(comm, c, rank, ranks);
   return std::make_unique<tensor_call<T, omni::sum>>(comm, c, rank, ranks);
@@ -184,10 +199,25 @@ std::unique_ptr<running_call> start(Comm& comm, const drawn_call& c, int rank, i
       return start_on<std::int32_t>(comm, c, rank, ranks);
     case type::float32:
       return start_on<float>(comm, c, rank, ranks);
-    case type::uint64:
-      break;
+    default:
+      return start_on<std::uint64_t>(comm, c, rank, ranks);
   }
-  return start_on<std::uint64_t>(comm, c, rank, ranks);
+}
+/// The same of one of the other types.
+template <class Comm>
+std::unique_ptr<running_call> start_uncommon(Comm& comm, const drawn_call& c, int rank, int ranks) {
+  const auto make = [&]<class T, class Other>(T, Other) -> std::unique_ptr<running_call> {
+    if (c.op == operation::other) return std::make_unique<tensor_call<T, Other, false>>(comm, c, rank, ranks);
+    return std::make_unique<tensor_call<T, omni::sum, false>>(comm, c, rank, ranks);
+  };
+  switch (c.elements) {
+    case type::real64:
+      return make(double(), omni::max());
+    case type::bf16:
+      return make(omni::bfloat16(), omni::min());
+    default:
+      return make(std::uint8_t(), omni::bxor());
+  }
 }
 
 }  // namespace stress

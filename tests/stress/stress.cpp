@@ -20,7 +20,10 @@
 #include <fstream>
 #include <memory>
 #include <omni/omni.hpp>
+#include <omni/transport/lossy.hpp>
+#include <omni/transport/udp.hpp>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include "drawn.hpp"
@@ -28,7 +31,8 @@
 
 namespace {
 
-enum class group { world, duplicate, halves, reversed, self, cluster };
+enum class group { world, duplicate, halves, reversed, self, cluster, lossy, lossy_cluster, udp };
+constexpr int groups = 8;  // without UDP, which needs an address
 
 // A communicator of the round's own, freed with it.
 class communicator {
@@ -42,6 +46,9 @@ class communicator {
       case group::world:
       case group::cluster:
         break;
+      case group::lossy:
+      case group::lossy_cluster:
+      case group::udp:
       case group::duplicate:
         MPI_Comm_dup(MPI_COMM_WORLD, &comm_);
         break;
@@ -74,6 +81,16 @@ struct flying {
   stress::drawn_call drawn;
 };
 
+// Many combinations take long to compile: none that is not drawn.
+template <class Comm>
+std::unique_ptr<stress::running_call> start(Comm& comm, const stress::drawn_call& c, bool uncommon, int rank, int ranks) {
+  if constexpr (stress::loses<Comm>()) {
+    return stress::start_on<float>(comm, c, rank, ranks);
+  } else {
+    return uncommon ? stress::start_uncommon(comm, c, rank, ranks) : stress::start(comm, c, rank, ranks);
+  }
+}
+
 void finish(flying& f, std::string& wrong) {
   f.call->wait();
   if (const auto v = f.call->verdict(); !v.empty()) wrong += v + " of " + stress::describe(f.drawn) + "; ";
@@ -85,8 +102,17 @@ std::string run(Comm& comm, int rank, int ranks, bool levels, stress::generator&
   std::string wrong;
   std::deque<flying> all;
   for (std::size_t i = 0, n = 1 + g() % 8; i < n; ++i) {
-    const auto c = stress::draw_call(g, levels);
-    all.push_back({stress::start(comm, c, rank, ranks), c});
+    const bool uncommon = !stress::loses<Comm>() && g() % 4 == 0;
+    auto c = uncommon ? stress::draw_uncommon_call(g) : stress::draw_call(g, levels);
+    if (stress::loses<Comm>()) {
+      c.what = stress::form::tensor;
+      if (c.topology != stress::way::automatic) c.topology = stress::way::colocated;
+      c.n %= 20000;
+      c.packet_bytes = 0;  // a datagram
+      c.elements = stress::type::float32;
+      if constexpr (requires { comm.servers(); }) c.topology = stress::way::automatic;  // its workers are nothing without them
+    }
+    all.push_back({start(comm, c, uncommon, rank, ranks), c});
     if (own() % 4 == 0) static_cast<void>(all[own() % all.size()].call->test());
     while (!all.empty() && own() % 2 == 0) {
       const auto k = own() % all.size();
@@ -98,23 +124,70 @@ std::string run(Comm& comm, int rank, int ranks, bool levels, stress::generator&
   return wrong;
 }
 
-std::string round(std::uint64_t seed) {
+// What is drawn on a cluster, and on parts of it.
+template <class Cluster>
+std::string run_on_cluster(Cluster& cluster, stress::generator& g, stress::generator& own) {
+  if (cluster.is_server()) {
+    cluster.serve_only(omni::reduction<std::int32_t>{}, omni::reduction<float>{}, omni::reduction<std::uint64_t>{},
+                       omni::reduction<double>{}, omni::reduction<omni::bfloat16>{}, omni::reduction<std::uint8_t>{});
+    return {};
+  }
+  auto wrong = run(cluster, cluster.rank(), cluster.size(), false, g, own);
+  if constexpr (std::is_same_v<Cluster, omni::mpi_cluster>) {
+    if (g() % 2 == 0) return wrong;
+    const auto parts = 1 + static_cast<int>(g() % 3);
+    const int color = cluster.rank() % parts, key = g() % 2 == 0 ? cluster.rank() : -cluster.rank();
+    MPI_Comm comm = MPI_COMM_NULL;
+    MPI_Comm_split(cluster.workers(), color, key, &comm);
+    {
+      omni::cluster part{cluster, comm};
+      stress::generator of_part(g() + static_cast<std::uint64_t>(color));
+      wrong += run(part, part.rank(), part.size(), false, of_part, own);
+      wrong += run(cluster, cluster.rank(), cluster.size(), false, g, own);
+    }
+    MPI_Comm_free(&comm);
+  }
+  return wrong;
+}
+
+// Over a network that loses some of everything.
+template <class Transport>
+std::string run_lossy(Transport& inner, bool served, stress::generator& g, stress::generator& own) {
+  const auto share = static_cast<double>(g() % 4) * 0.02;
+  omni::transport::lossy net(inner, {.drop = share,
+                                     .duplicate = share,
+                                     .delay = 2 * share,
+                                     .truncate = share / 4,
+                                     .corrupt = share / 4,
+                                     .seed = g(),
+                                     .datagram_bytes = g() % 2 == 0 ? 1472U : 700U});
+  if (!served) return run(net, net.rank(), net.size(), false, g, own);
+  omni::cluster cluster{net, omni::dedicated{.servers = 1}};
+  return run_on_cluster(cluster, g, own);
+}
+
+std::string round(std::uint64_t seed, bool udp) {
   stress::generator g(seed);
   int rank = 0, ranks = 1;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   stress::generator own(seed * 31 + static_cast<std::uint64_t>(rank));
-  auto kind = static_cast<group>(g() % 6);
-  if (kind == group::cluster && ranks < 2) kind = group::world;
+  auto kind = static_cast<group>(g() % static_cast<std::uint64_t>(groups));
+  if (kind == group::lossy && udp && g() % 2 == 0) kind = group::udp;
+  if ((kind == group::cluster || kind == group::lossy_cluster) && ranks < 2) kind = group::world;
   const communicator made(kind, g);
   MPI_Comm comm = made.get();
   if (kind == group::cluster) {
     omni::cluster cluster{comm, omni::dedicated{.servers = 1 + static_cast<int>(g() % 2) % (ranks - 1)}};
-    if (cluster.is_server()) {
-      cluster.serve_only(omni::reduction<std::int32_t>{}, omni::reduction<float>{}, omni::reduction<std::uint64_t>{});
-      return {};
-    }
-    return run(cluster, cluster.rank(), cluster.size(), false, g, own);
+    return run_on_cluster(cluster, g, own);
+  }
+  if (kind == group::lossy || kind == group::lossy_cluster) {
+    omni::transport::mpi messages(comm);
+    return run_lossy(messages, kind == group::lossy_cluster, g, own);
+  }
+  if (kind == group::udp) {
+    omni::transport::udp net(comm);
+    return run(net, net.rank(), net.size(), false, g, own);
   }
   MPI_Comm_rank(comm, &rank);
   MPI_Comm_size(comm, &ranks);
@@ -135,10 +208,12 @@ int main(int argc, char** argv) {
   std::uint64_t seed = 1, rounds = 0;
   double seconds = 10;
   long most_growth = 100;
+  bool udp = false;
   CLI::App app("Random programs over omni, held against an oracle");
   app.add_option("--seed", seed, "of the first program; the next ones have the numbers after it");
   app.add_option("--seconds", seconds, "how long");
   app.add_option("--rounds", rounds, "so many programs instead");
+  app.add_flag("--udp", udp, "over sockets, too: wants a network, or OMNI_UDP_ADDRESS=127.0.0.1");
   app.add_option("--growth", most_growth, "MiB by which a process may grow after its first 200 programs (100)");
   CLI11_PARSE(app, argc, argv);
 
@@ -156,7 +231,7 @@ int main(int argc, char** argv) {
     const auto number = seed + done;
     std::string wrong;
     try {
-      wrong = round(number);
+      wrong = round(number, udp);
     } catch (const std::exception& e) {
       wrong = e.what();
     }

@@ -141,6 +141,10 @@ TEST_CASE("a server refuses signatures that cannot be, and calls that differ") {
   CHECK(how([](signature& s) { s.packet_bytes = std::uint64_t{1} << 50U; }) == "protocol");
   CHECK(how([](signature& s) { s.window = 0; }) == "protocol");
   CHECK(how([](signature& s) { s.window = 1U << 30U; }) == "protocol");
+  CHECK(how([](signature& s) {
+          s.window = 1024;
+          s.packet_bytes = std::uint64_t{1} << 31U;
+        }) == "protocol");
   CHECK(how([](signature& s) { s.blocks += 1000; }) == "protocol");
   CHECK(how([](signature& s) { s.count = 0; }) == "protocol");
   // Possible, but not what the other worker says: both are told, each with the other's signature.

@@ -191,7 +191,8 @@ class server_call {
     const auto block = call_of(s) == kind::sizes ? 3 * sizeof(std::uint64_t) : s.largest_block * s.element_size;
     if (s.packet_bytes < sizeof(packet_header) + block + sizeof(std::uint32_t) || s.packet_bytes > most)
       return "packets that no block fits in";
-    if (s.window == 0 || s.window > server_limits::window) return "an absurd window";
+    if (s.window == 0 || s.window > server_limits::window || s.window * s.packet_bytes > server_limits::under_way)
+      return "an absurd window";
     if (call_of(s) == kind::pairs) return s.blocks > most_pairs ? "more pairs than there can be" : "";
     if (call_of(s) == kind::sizes) return s.count != 0 || s.blocks != 0 ? "sizes before they are agreed on" : "";
     if (s.count != 0 && s.largest_block == 0) return "blocks of no elements";

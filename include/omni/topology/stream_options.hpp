@@ -57,6 +57,7 @@ struct stream_options {
 struct server_limits {
   static constexpr std::uint64_t bytes = std::uint64_t{1} << 31U;  ///< of a packet or an element
   static constexpr int window = 1024;
+  static constexpr std::uint64_t under_way = std::uint64_t{1} << 32U;  ///< bytes of a window of packets
 };
 
 /// Blocks that follow each other on one owner: enough that copies are long, few enough that a packet has several.

@@ -92,6 +92,9 @@ class lossy_socket {
     return socket_.receive(seconds);
   }
   [[nodiscard]] const transport::loss_counts& counts() const { return counts_; }
+  void close(bool orderly) noexcept {
+    if constexpr (requires { socket_.close(orderly); }) socket_.close(orderly);
+  }
 
  private:
   struct letter {

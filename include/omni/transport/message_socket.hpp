@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -13,7 +14,9 @@
 #include <utility>
 #include <vector>
 
+#include "../call.hpp"
 #include "../concepts.hpp"
+#include "../environment.hpp"
 #include "../pack/aligned_bytes.hpp"
 #include "../request.hpp"
 #include "post_office.hpp"
@@ -28,7 +31,10 @@ class message_socket {
 
  public:
   message_socket(Inner& inner, std::size_t datagram_bytes)
-      : inner_(&inner), messages_(inner.open()), bytes_(datagram_bytes != 0 ? datagram_bytes : inner.preferred_packet_bytes()) {
+      : inner_(&inner),
+        messages_(inner.open()),
+        bytes_(datagram_bytes != 0 ? datagram_bytes : inner.preferred_packet_bytes()),
+        traffic_(static_cast<std::size_t>(inner.size())) {
     if constexpr (requires { inner.queue(); }) {
       // The transport may have to be readied, and operations that came before to begin.
       const auto ticket = inner.queue();
@@ -46,7 +52,41 @@ class message_socket {
   message_socket(message_socket&&) = delete;
   message_socket& operator=(const message_socket&) = delete;
   message_socket& operator=(message_socket&&) = delete;
-  ~message_socket() { messages_.abandon(); }
+  ~message_socket() {
+    close(false);
+    messages_.abandon();
+  }
+  /// The last thing: tells the others how many datagrams they were sent, and takes what is still under way to this rank, or it
+  /// would come to whoever uses the communicator next, or MPI's number of it. Waits for the others if that is `orderly`: after an
+  /// error they may never come.
+  void close(bool orderly) noexcept {
+    if (std::exchange(closed_, true)) return;
+    try {
+      const auto limit = environment_limit();
+      for (std::size_t p = 0; p < traffic_.size(); ++p) {
+        if (p == static_cast<std::size_t>(rank())) continue;
+        words_.push_back(std::make_unique<word>());
+        auto& w = *words_.back();
+        w.peer = p;
+        w.told = traffic_[p].sent << 1U | (orderly ? 1U : 0U);
+        messages_.receive(static_cast<int>(p), 1, std::as_writable_bytes(std::span(&w.heard, 1)), closing | (words_.size() - 1));
+        messages_.send(static_cast<int>(p), 1, std::as_bytes(std::span(&w.told, 1)), sending | closing | (words_.size() - 1));
+      }
+      stopwatch since;
+      while (!all_taken() && (orderly || since.elapsed() < brief) &&
+             (limit.count() == 0 || since.elapsed() < std::chrono::duration<double>(limit).count())) {
+        if (take()) since.lap();
+        else std::this_thread::yield();
+        for (; !arrived_.empty(); arrived_.pop_front()) post(arrived_.front().first);
+      }
+    } catch (...) {  // NOLINT(bugprone-empty-catch): what is left is left
+    }
+    // What the transport may still read or write is kept for ever.
+    for (auto& w : words_)
+      if (!w->is_heard || !w->is_told) static_cast<void>(w.release());
+    for (auto& o : under_way_)
+      if (o->busy) static_cast<void>(o.release());
+  }
 
   [[nodiscard]] int rank() const { return inner_->rank(); }
   [[nodiscard]] int size() const { return inner_->size(); }
@@ -58,6 +98,8 @@ class message_socket {
     if (i == under_way_.size()) under_way_.push_back(std::make_unique<outgoing>());
     auto& o = *under_way_[i];
     o.busy = true;
+    o.peer = static_cast<std::size_t>(peer);
+    ++traffic_[o.peer].sent;
     o.bytes.assign(bytes.begin(), bytes.end());
     messages_.send(peer, 0, o.bytes, sending | i);
   }
@@ -65,10 +107,7 @@ class message_socket {
     const auto end = clock::now() + std::chrono::duration<double>(seconds);
     if (read_) post(*std::exchange(read_, std::nullopt));
     for (int looked = 0;; ++looked) {
-      for (const auto& c : messages_.poll()) {
-        if ((c.token & sending) != 0) under_way_[static_cast<std::size_t>(c.token & ~sending)]->busy = false;
-        else arrived_.emplace_back(static_cast<std::size_t>(c.token), c.bytes);
-      }
+      take();
       if (!arrived_.empty()) {
         const auto [index, size] = arrived_.front();
         arrived_.pop_front();
@@ -83,7 +122,8 @@ class message_socket {
 
  private:
   static constexpr std::size_t posted = 8;  // receives for each peer
-  static constexpr std::uint64_t sending = std::uint64_t{1} << 63U;
+  static constexpr std::uint64_t sending = std::uint64_t{1} << 63U, closing = std::uint64_t{1} << 62U;
+  static constexpr double brief = 0.2;  // seconds
 
   struct buffer {
     aligned_bytes memory;
@@ -91,8 +131,46 @@ class message_socket {
   };
   struct outgoing {
     std::vector<std::byte> bytes;
+    std::size_t peer = 0;
     bool busy = false;
   };
+  // With a peer: datagrams, from first to last.
+  struct counts {
+    std::uint64_t sent = 0, received = 0;
+  };
+  // How many datagrams there were, and in the lowest bit whether who sent them waits for all of his.
+  struct word {
+    std::size_t peer = 0;
+    std::uint64_t told = 0, heard = 0;
+    bool is_told = false, is_heard = false;
+  };
+  // False if nothing has moved.
+  bool take() {
+    const auto done = messages_.poll();
+    for (const auto& c : done) {
+      const auto index = static_cast<std::size_t>(c.token & ~(sending | closing));
+      const bool sent = (c.token & sending) != 0;
+      if ((c.token & closing) != 0) {
+        (sent ? words_[index]->is_told : words_[index]->is_heard) = true;
+      } else if (sent) {
+        under_way_[index]->busy = false;
+      } else {
+        ++traffic_[static_cast<std::size_t>(buffers_[index].peer)].received;
+        arrived_.emplace_back(index, c.bytes);
+      }
+    }
+    return !done.empty();
+  }
+  // To and from each peer, but to those that do not take theirs.
+  [[nodiscard]] bool all_taken() const {
+    for (const auto& w : words_) {
+      if (!w->is_heard || traffic_[w->peer].received != w->heard >> 1U) return false;
+      if ((w->heard & 1U) == 0) continue;
+      const auto waits = [&](const std::unique_ptr<outgoing>& o) { return o->busy && o->peer == w->peer; };
+      if (!w->is_told || std::any_of(under_way_.begin(), under_way_.end(), waits)) return false;
+    }
+    return true;
+  }
   void post(std::size_t index) { messages_.receive(buffers_[index].peer, 0, buffers_[index].memory.span(), index); }
 
   Inner* inner_;
@@ -102,6 +180,9 @@ class message_socket {
   std::deque<std::pair<std::size_t, std::size_t>> arrived_;  // buffer and bytes
   std::optional<std::size_t> read_;                          // buffer that the caller reads
   std::vector<std::unique_ptr<outgoing>> under_way_;
+  std::vector<counts> traffic_;
+  std::vector<std::unique_ptr<word>> words_;  // when this is closed, from and to each peer
+  bool closed_ = false;
 };
 
 }  // namespace omni::detail

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <span>
@@ -65,7 +66,10 @@ class post_office {
   post_office(post_office&&) = delete;
   post_office& operator=(const post_office&) = delete;
   post_office& operator=(post_office&&) = delete;
-  ~post_office() = default;
+  ~post_office() {
+    // While an exception leads out of here, others may wait in a call for this rank.
+    if constexpr (requires { socket_.close(true); }) socket_.close(broken_.empty() && std::uncaught_exceptions() == exceptions_);
+  }
 
   [[nodiscard]] int rank() const { return socket_.rank(); }
   [[nodiscard]] int size() const { return socket_.size(); }
@@ -203,6 +207,7 @@ class post_office {
   letter opened_{};
   std::optional<double> answer_seconds_;
   std::string broken_;
+  int exceptions_ = std::uncaught_exceptions();
 };
 
 }  // namespace omni::detail
