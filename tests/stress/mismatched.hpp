@@ -17,7 +17,7 @@
 #include "drawn.hpp"
 #include "running.hpp"
 
-// Random programs of which, in half of the cases, one rank calls otherwise somewhere.
+// Random programs of which, in half of the cases, one rank calls otherwise somewhere: another call, or two in the other order.
 
 namespace stress {
 
@@ -29,6 +29,7 @@ struct mismatched_program {
   int rank = 0;
   drawn_call spoilt;
   std::string field;
+  bool swaps = false;  ///< the rank makes call `at` after the next one
 
   mismatched_program(int ranks_, std::uint64_t seed) : ranks(ranks_) {
     generator g(seed);
@@ -41,6 +42,12 @@ struct mismatched_program {
     at = g() % calls.size();
     rank = static_cast<int>(g() % static_cast<std::uint64_t>(ranks));
     auto& c = calls[at];
+    if (at + 1 < calls.size() && g() % 4 == 0) {
+      swaps = true;
+      c.what = calls[at + 1].what = form::tensor;
+      calls[at + 1].n = c.n + 1 + g() % 1000;
+      return;
+    }
     wrong = one_of(g, faults);
     // Of pairs and groups not everything can differ that can of tensors, and automatic has no packets.
     c.what = form::tensor;
@@ -49,10 +56,19 @@ struct mismatched_program {
     spoilt = c;
     field = spoil(spoilt, wrong, g);
   }
+
+  /// Whether the ranks disagree about call `i`.
+  [[nodiscard]] bool disagrees(std::size_t i) const { return swaps ? i == at || i == at + 1 : wrong != fault::none && i == at; }
+  /// What a rank makes its call `i`.
+  [[nodiscard]] const drawn_call& call_of(int r, std::size_t i) const {
+    if (r != rank || !disagrees(i)) return calls[i];
+    return swaps ? calls[2 * at + 1 - i] : spoilt;
+  }
 };
 
 /// What the program and its fault are.
 inline std::string describe(const mismatched_program& p) {
+  if (p.swaps) return "rank " + std::to_string(p.rank) + " swaps call " + std::to_string(p.at) + " and the next";
   if (p.wrong == fault::none) return "alike";
   return "call " + std::to_string(p.at) + ": " + describe(p.calls[p.at]) + " (rank " + std::to_string(p.rank) + ": " +
          describe(p.spoilt) + ")";
@@ -81,9 +97,10 @@ std::string run(const mismatched_program& p, Comm& comm, int rank, std::uint64_t
   // What is wrong with the news of the call that is.
   const auto faulted = [&](const omni::mismatch& e) -> std::string {
     const bool strange = rank == p.rank;
-    if (e.field() != p.field) return "not the " + p.field;
+    if (!p.swaps && e.field() != p.field) return "not the " + p.field;
     if (strange == (e.rank() == p.rank)) return "not the rank";
     if (strange && e.rank() != (p.rank == 0 ? 1 : 0)) return "not the lowest of the others";
+    if (p.swaps) return {};
     const auto usual = spelled(p.calls[p.at], p.wrong), odd = spelled(p.spoilt, p.wrong);
     const auto& here = strange ? odd : usual;
     const auto& there = strange ? usual : odd;
@@ -99,7 +116,7 @@ std::string run(const mismatched_program& p, Comm& comm, int rank, std::uint64_t
       return true;
     } catch (const omni::mismatch& e) {
       told = true;
-      if (p.wrong == fault::none || i != p.at) said += "call " + std::to_string(i) + ": " + e.what() + "; ";
+      if (!p.disagrees(i)) said += "call " + std::to_string(i) + ": " + e.what() + "; ";
       else if (const auto w = faulted(e); !w.empty()) said += w + ": " + e.what() + "; ";
     } catch (const std::exception& e) {
       said += "call " + std::to_string(i) + ": " + e.what() + "; ";
@@ -108,11 +125,11 @@ std::string run(const mismatched_program& p, Comm& comm, int rank, std::uint64_t
   };
   const auto finish = [&](under_way& u) {
     if (!guarded(u.number, [&] { u.call->wait(); })) return;
-    if (p.wrong != fault::none && u.number == p.at) said += "the mismatch was not found; ";
+    if (p.disagrees(u.number)) said += "the mismatch was not found; ";
     else if (const auto v = u.call->verdict(); !v.empty()) said += "call " + std::to_string(u.number) + ": " + v + "; ";
   };
   for (std::size_t i = 0; i < p.calls.size(); ++i) {
-    const auto& c = p.wrong != fault::none && i == p.at && rank == p.rank ? p.spoilt : p.calls[i];
+    const auto& c = p.call_of(rank, i);
     std::unique_ptr<running_call> made;
     if (guarded(i, [&] { made = start(comm, c, rank, p.ranks); })) all.push_back({std::move(made), i});
     while (!all.empty() && g() % 2 == 0) {
@@ -122,7 +139,7 @@ std::string run(const mismatched_program& p, Comm& comm, int rank, std::uint64_t
     }
   }
   for (auto& u : all) finish(u);
-  if (p.wrong != fault::none && !told) said += "nothing was thrown; ";
+  if ((p.swaps || p.wrong != fault::none) && !told) said += "nothing was thrown; ";
   return said;
 }
 

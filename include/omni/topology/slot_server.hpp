@@ -23,12 +23,12 @@ namespace omni::detail {
 
 /// Tells all ranks but this one that this one has failed in the mailbox's operation.
 template <class Mailbox>
-void tell_failure(Mailbox& messages, int ranks, int self) {
+void tell_failure(Mailbox& messages, int peers, int self) {
   constexpr int times = 24;
   std::array<std::byte, sizeof(slot_header)> room{};
   const auto bytes = slot_writer(room, {.call = messages.call(), .kind = slot_kind::abort}).close();
   for (int i = 0; i < times; ++i) {
-    for (int r = 0; r < ranks; ++r)
+    for (int r = 0; r < peers; ++r)
       if (r != self) messages.send(r, bytes);
     std::this_thread::sleep_for(std::chrono::milliseconds(1));  // who computes empties no buffers
   }
