@@ -105,11 +105,13 @@ class cluster {
   }
   /// A part of a cluster: the workers of a communicator, in its order, with the cluster's servers. Collective over the workers of
   /// `of`, each of which gives the communicator that it is in; it blocks, and finishes first what is under way on `of`. Only of MPI
-  /// communicators. Costs an allreduce of 24 bytes a worker, a packet to each server, and an MPI_Comm_create_group of each part.
+  /// communicators. Costs two small allreduces, a packet to each server and back, and the making of two communicators of each part,
+  /// for which servers let all other calls wait; no deadline reaches it. The servers' communicators must be free to go on one rank
+  /// before the others, as they are in Open MPI and MPICH.
   /// @throws usage if the communicator has a rank that is no worker, or is none (MPI_COMM_NULL: the others get theirs), or workers
   /// give communicators that do not fit each other; mismatch if others call something else without servers. `of` stays usable.
   template <class Comm>
-  requires detail::can_part<Members, Comm> cluster(cluster& of, const Comm& comm) : members_(of.members_, of.announce(comm), comm) {
+  requires detail::can_part<Members, Comm> cluster(cluster& of, const Comm& comm) : members_(of.members_, of.announce(comm)) {
     members_.before_end([this] { end(); });
   }
   cluster(const cluster&) = delete;
@@ -147,7 +149,8 @@ class cluster {
     return run(known);
   }
 
-  /// Bytes of packet buffers that a server has needed at most: workers x window x packet, whatever the size of the tensors.
+  /// Bytes of packet buffers that a server has needed at most: workers x window x packet for the cluster and each of its parts,
+  /// whatever the size of the tensors.
   [[nodiscard]] std::size_t buffer_bytes() const { return buffer_bytes_; }
 
   // What a call needs of a transport.
@@ -245,13 +248,28 @@ class cluster {
     detail::settle_queue(members_.transport());
   }
   template <class Mailbox>
-  void tell_servers(Mailbox& messages, std::uint32_t what, const std::array<std::uint64_t, 2>& more) {
+  void tell_servers(Mailbox& messages, std::uint32_t what, const std::array<std::uint64_t, 2>& more, int answers = 0) {
     const detail::packet_header h{
         .call = messages.call(), .flags = detail::packet_first | detail::packet_last | what, .reserved = more};
     std::array<std::byte, sizeof(h)> packet{};
     std::memcpy(packet.data(), &h, sizeof(h));
     for (int s = 0; s < servers(); ++s) messages.send(size() + s, 0, packet, static_cast<std::uint64_t>(s));
-    for (int sent = 0; sent < servers();) sent += static_cast<int>(messages.wait().size());
+    for (int done = 0; done < servers() + answers;) done += static_cast<int>(messages.wait().size());
+  }
+  // Tells the servers of the part that this worker makes. A server that will not make it, or 0.
+  std::int64_t ask_for_part(const detail::part_card& mine) {
+    auto messages = members_.transport().open();
+    std::vector<std::array<std::byte, detail::first_packet_overhead>> answers(static_cast<std::size_t>(servers()));
+    for (std::size_t s = 0; s < answers.size(); ++s)
+      messages.receive(size() + static_cast<int>(s), detail::stream_of_results, answers[s], answers.size() + s);
+    tell_servers(messages, detail::packet_part, mine.packed(), servers());
+    std::int64_t refused = 0;
+    for (std::size_t s = 0; s < answers.size(); ++s) {
+      detail::packet_header h;
+      std::memcpy(&h, answers[s].data(), sizeof(h));
+      if ((h.flags & detail::packet_abort) != 0) refused = size() + static_cast<std::int64_t>(s);
+    }
+    return refused;
   }
   // Tells the other workers and the servers of the part that this worker makes; the workers that are in it.
   template <class Comm>
@@ -281,8 +299,9 @@ class cluster {
     const auto parts = detail::parts_of(cards);
     if (!parts && wrong == nullptr) throw usage("omni: workers make parts of a cluster that do not fit each other");
     if (parts) {
-      auto messages = members_.transport().open();
-      tell_servers(messages, detail::packet_part, mine.packed());
+      std::vector<std::int64_t> failed{ask_for_part(mine)};
+      omni::allreduce(among, failed, omni::max{}, omni::colocated{});
+      if (failed[0] != 0) throw error("omni: rank " + std::to_string(failed[0]) + " gave up");
     }
     if (wrong != nullptr) std::rethrow_exception(wrong);
     if (mine.leader == detail::part_card::none)

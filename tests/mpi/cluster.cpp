@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 #include <mpi.h>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -135,6 +136,7 @@ TEST_CASE("parts of a cluster: workers of any communicator reduce through the sa
     std::vector<float> x(3000, 1);
     auto request = omni::iallreduce(*cluster, x);
     omni::cluster again{*cluster, parity.comm};
+    CHECK(x == std::vector<float>(3000, static_cast<float>(workers)));
     request.wait();
     CHECK(x == std::vector<float>(3000, static_cast<float>(workers)));
     // Parts outlive what they are parts of.
@@ -214,7 +216,7 @@ TEST_CASE("an operation that throws on a server in a part ends the calls of all 
   std::vector<float> x(3000, 1);
   const auto call = [&](const auto& op) {
     try {
-      omni::allreduce(part, x, op);
+      omni::allreduce(part, x, op, omni::deadline{std::chrono::seconds(20)});
     } catch (const omni::error& e) {
       return std::string(e.what());
     }
@@ -233,6 +235,14 @@ TEST_CASE("an operation that throws on a server in a part ends the calls of all 
     CAPTURE(heard);
     CHECK(told);
   }
+  // Nor does who makes a part now wait for the server.
+  std::string refused = "nothing";
+  try {
+    omni::cluster another{cluster, cluster.workers()};
+  } catch (const omni::error& e) {
+    refused = e.what();
+  }
+  CHECK(refused == "omni: rank " + std::to_string(cluster.size()) + " gave up");
 }
 
 TEST_CASE("a cluster without servers") {

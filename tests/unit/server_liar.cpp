@@ -195,7 +195,9 @@ std::vector<recorded_packet> parting(const omni::detail::part_card& card) {
 }  // namespace
 
 TEST_CASE("a server refuses parts of a cluster of which not all workers know") {
-  CHECK(serve({parting({0, 0, 2}), parting({0, 1, 2})}).how == "done");
+  const auto e = serve({parting({0, 0, 2}), parting({0, 1, 2})});
+  CHECK(e.how == "done");
+  CHECK(e.answered == 2 * omni::detail::first_packet_overhead);
   CHECK(serve({parting({0, 0, 2}), {}}).how == "starved");
   auto other = record();
   other[1] = parting({1, 0, 1});

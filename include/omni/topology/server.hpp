@@ -38,7 +38,8 @@ struct server_state {
   std::vector<std::array<std::byte, first_packet_overhead>> refusals;
   std::vector<int> workers;
   std::vector<bool> left;        // workers that will not call again
-  std::vector<part_card> cards;  // of all workers, where they make parts of the cluster
+  std::vector<bool> parting;     // those that make a part of the cluster in this call
+  std::vector<part_card> cards;  // what these have said of it
 };
 
 /// One allreduce, as a server sees it: nothing is known of it before its first packets. Folds this server's share of the blocks, or
@@ -65,6 +66,7 @@ class server_call {
     s_.left.resize(n);
     s_.workers.resize(n);
     s_.cards.clear();
+    s_.parting.assign(n, false);
     if constexpr (requires { messages_.reserve(n); }) messages_.reserve(n * 8);
     for (std::size_t w = 0; w < n; ++w) {
       s_.workers[w] = static_cast<int>(w);
@@ -91,22 +93,27 @@ class server_call {
   }
   [[nodiscard]] bool done() const {
     if (stage_ == stage::greeting) return false;
-    if (stage_ == stage::parting) return true;
     for (std::size_t w = 0; w < s_.arriving.size(); ++w)
-      if (!s_.left[w] && (s_.calls[w].element_size == 0 || !s_.arriving[w].finished())) return false;
-    return refusing_ == 0 && (stage_ == stage::refusing || (s_.results.closed() && s_.results.idle()));
+      if (!s_.left[w] && !s_.parting[w] && (s_.calls[w].element_size == 0 || !s_.arriving[w].finished())) return false;
+    return refusing_ == 0 && (stage_ != stage::folding || (s_.results.closed() && s_.results.idle()));
   }
   /// Whether no worker will call again.
   [[nodiscard]] bool deserted() const { return std::find(s_.left.begin(), s_.left.end(), false) == s_.left.end(); }
   /// Where the workers do not reduce, but make parts of the cluster: what each has said of its own.
-  [[nodiscard]] std::span<const part_card> cards() const { return s_.cards; }
-  /// After an error here: tells the workers that no more results will come.
-  void give_up() {
-    if (stage_ == stage::greeting) return refuse_all(refusal::failed, rank_);
-    if (stage_ == stage::folding) {
-      gives_up_ = true;
-      flush();
+  [[nodiscard]] std::span<const part_card> cards() const {
+    return stage_ == stage::parting ? std::span<const part_card>(s_.cards) : std::span<const part_card>();
+  }
+  /// After an error here: tells the workers that no more results will come. False if they have all they need of this call: then
+  /// they are to be told in the next one.
+  bool give_up() {
+    if (stage_ == stage::greeting) {
+      refuse_all(refusal::failed, rank_);
+      return true;
     }
+    if (stage_ != stage::folding || (s_.results.closed() && !gives_up_)) return false;
+    gives_up_ = true;
+    flush();
+    return true;
   }
 
  private:
@@ -166,7 +173,7 @@ class server_call {
       }
       s_.cards.resize(s_.workers.size());
       s_.cards[w] = part_card::unpacked(h.reserved);
-      ++parting_;
+      s_.parting[w] = true;
       return;
     }
     packet_reader first;
@@ -218,10 +225,13 @@ class server_call {
 
   // All workers have been heard: reduces if they called alike.
   void decide() {
-    if (parting_ != 0) {
+    if (const auto parting = std::count(s_.parting.begin(), s_.parting.end(), true); parting != 0) {
       // They have agreed among themselves before they told.
-      if (parting_ != s_.workers.size()) throw protocol(0, "some workers make parts of the cluster, and others do not");
+      if (static_cast<std::size_t>(parting) != s_.workers.size())
+        throw protocol(0, "some workers make parts of the cluster, and others do not");
       stage_ = stage::parting;
+      for (std::size_t w = 0; w < s_.workers.size(); ++w)
+        answer(w, {.call = messages_.call(), .flags = packet_first | packet_last | packet_part}, {});
       return;
     }
     if (const auto gone = std::find(s_.left.begin(), s_.left.end(), true); gone != s_.left.end())
@@ -270,6 +280,9 @@ class server_call {
     if (s_.left[w]) return;
     packet_header h{.call = messages_.call(), .flags = packet_first | packet_last | packet_abort};
     h.reserved = {static_cast<std::uint64_t>(why), static_cast<std::uint64_t>(rank)};
+    answer(w, h, theirs);
+  }
+  void answer(std::size_t w, const packet_header& h, const signature& theirs) {
     auto& packet = s_.refusals[w];
     std::memcpy(packet.data(), &h, sizeof(h));
     std::memcpy(packet.data() + sizeof(h), &theirs, sizeof(theirs));
@@ -304,7 +317,6 @@ class server_call {
   std::optional<pair_folder> pairs_;  // of a key-value call, once its sizes are known
   const reductions::entry* fold_ = nullptr;
   std::size_t met_ = 0;       // workers heard
-  std::size_t parting_ = 0;   // of them, those that make parts of the cluster
   std::size_t refusing_ = 0;  // refusals under way
   bool gives_up_ = false;
 };

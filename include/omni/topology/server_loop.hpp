@@ -49,7 +49,8 @@ class server_loop {
     groups_.push_back(std::make_unique<group>(&members));
   }
 
-  /// @throws what a call throws; the workers of all others hear then that this server has failed.
+  /// @throws what a call throws; the workers of all others hear then that this server has failed, but for those that are making
+  /// parts at that moment: they wait inside MPI.
   void run() {
     try {
       for (idleness idle; !groups_.empty();) {
@@ -89,21 +90,27 @@ class server_loop {
     std::vector<part_card> cards;  // of its workers, who wait for the parts that they make
     std::uint64_t number = 0;      // the same on all servers
     bool deserted = false;
+    bool told = false;  // that this server has failed
   };
   static constexpr bool may_part = requires(Members & m, std::span<const int> part) { Members(m, part); };
 
+  // The next call, unless there is one; false if that cannot be yet, for workers may take their time to open the communicator.
+  bool begin(group& g) {
+    if (g.call) return true;
+    auto& transport = g.members->transport();
+    if constexpr (requires { transport.is_open(); }) {
+      if (!transport.is_open()) return false;
+    }
+    const int workers = transport.size() - g.members->servers();
+    g.call.emplace(transport.open(), workers, g.members->servers(), transport.rank() - workers, transport.preferred_packet_bytes(),
+                   known_, *g.state);
+    return true;
+  }
   // False if there is nothing to do at the moment.
   bool advance(group& g) {
     auto& transport = g.members->transport();
     if (!g.cards.empty()) return false;  // its workers wait for their parts
-    if (!g.call) {
-      if constexpr (requires { transport.is_open(); }) {
-        if (!transport.is_open()) return false;  // workers may take their time
-      }
-      const int workers = transport.size() - g.members->servers();
-      g.call.emplace(transport.open(), workers, g.members->servers(), transport.rank() - workers,
-                     transport.preferred_packet_bytes(), known_, *g.state);
-    }
+    if (!begin(g)) return false;
     if (!g.call->done()) {
       if (g.call->progress()) return true;
       // Workers that ask are told that this server is there; which of them is missing it cannot know.
@@ -152,23 +159,32 @@ class server_loop {
   void give_up(const std::string& why) noexcept {
     count_bytes();
     std::vector<group*> waiting;
+    for (const auto& g : groups_)
+      if (!g->deserted && g->cards.empty()) waiting.push_back(g.get());
+    // In the call that is under way, or in the next one, where that one is as good as done. What fails again is not waited for.
+    for (stopwatch since; !waiting.empty() && since.elapsed() < 10;)
+      std::erase_if(waiting, [&](group* g) {
+        bool told = false;
+        return !attempt([&] { told = tell(*g, since); }) || told;
+      });
     for (const auto& g : groups_) {
       if constexpr (requires { g->members->transport().mark_broken(why); }) {
         if (g->own != nullptr) g->members->transport().mark_broken(why);
       }
-      if (g->call && attempt([&] { g->call->give_up(); })) waiting.push_back(g.get());
     }
-    // A call that cannot even be given up is not waited for.
-    for (stopwatch since; !waiting.empty() && since.elapsed() < 10;)
-      std::erase_if(waiting, [&](group* g) {
-        if (g->call->done()) return true;
-        return !attempt([&] {
-          if (g->call->progress()) since.lap();
-        });
-      });
     for (const auto& g : groups_)
       if (g->call && !g->call->done())
         static_cast<void>(g->state.release());  // messages that were given up may still be written to it
+  }
+  // True when the workers of a group have been told, or need not be.
+  bool tell(group& g, stopwatch& since) {
+    if (!begin(g)) return false;
+    if (!g.told) g.told = g.call->give_up();
+    if (g.call->progress()) since.lap();
+    if (!g.call->done()) return false;
+    if (g.told || g.call->deserted() || !g.call->cards().empty()) return true;
+    g.call.reset();
+    return false;
   }
   template <class F>
   static bool attempt(const F& f) {

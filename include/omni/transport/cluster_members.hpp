@@ -13,6 +13,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -33,22 +34,15 @@ class mpi_members {
  public:
   mpi_members(MPI_Comm comm, const dedicated& d) : mpi_members(comm, role{0, d.servers}) {}
   mpi_members(MPI_Comm comm, const serving& /*role*/) : mpi_members(comm, role{1, 0}) {}
-  /// A part of a cluster: those of its workers, in this order, and its servers. Collective over them; on the workers `own` is their
-  /// communicator.
-  mpi_members(const mpi_members& of, std::span<const int> part, MPI_Comm own = MPI_COMM_NULL) : servers_(of.servers_) {
+  /// A part of a cluster: those of its workers, in this order, and its servers. Collective over them.
+  mpi_members(const mpi_members& of, std::span<const int> part) : servers_(of.servers_) {
     const int workers = of.transport().size() - servers_;
     std::vector<int> ranks(part.begin(), part.end());
+    if (of.workers_ != MPI_COMM_NULL) workers_ = subset(of.workers_, ranks);
     for (int s = 0; s < servers_; ++s) ranks.push_back(workers + s);
-    MPI_Group all = MPI_GROUP_NULL, some = MPI_GROUP_NULL;
-    check(MPI_Comm_group(of.all_, &all), "MPI_Comm_group");
-    check(MPI_Group_incl(all, mpi_count(ranks.size()), ranks.data(), &some), "MPI_Group_incl");
-    check(MPI_Comm_create_group(of.all_, some, part.front(), &all_), "MPI_Comm_create_group");
-    check(MPI_Group_free(&some), "MPI_Group_free");
-    check(MPI_Group_free(&all), "MPI_Group_free");
-    if (own != MPI_COMM_NULL) check(MPI_Comm_split(own, 0, 0, &workers_), "MPI_Comm_split");  // without attributes
+    all_ = subset(of.all_, ranks);
     transport_.emplace(all_);
-    while (!transport_->is_open()) {
-    }
+    while (!transport_->is_open()) std::this_thread::yield();
   }
   mpi_members(const mpi_members&) = delete;
   mpi_members(mpi_members&&) = delete;
@@ -119,6 +113,17 @@ class mpi_members {
     int serves, servers;
   };
 
+  // The ranks of a communicator that call this, in this order.
+  static MPI_Comm subset(MPI_Comm of, const std::vector<int>& ranks) {
+    MPI_Comm made = MPI_COMM_NULL;
+    MPI_Group all = MPI_GROUP_NULL, some = MPI_GROUP_NULL;
+    check(MPI_Comm_group(of, &all), "MPI_Comm_group");
+    check(MPI_Group_incl(all, mpi_count(ranks.size()), ranks.data(), &some), "MPI_Group_incl");
+    check(MPI_Comm_create_group(of, some, ranks.front(), &made), "MPI_Comm_create_group");
+    check(MPI_Group_free(&some), "MPI_Group_free");
+    check(MPI_Group_free(&all), "MPI_Group_free");
+    return made;
+  }
   static int on_end(MPI_Comm /*self*/, int /*key*/, void* value, void* /*extra*/) {
     auto& m = *static_cast<mpi_members*>(value);
     if (m.before_end_) m.before_end_();

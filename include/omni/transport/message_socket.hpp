@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -75,9 +76,15 @@ class message_socket {
       stopwatch since;
       while (!all_taken() && (orderly || since.elapsed() < brief) &&
              (limit.count() == 0 || since.elapsed() < std::chrono::duration<double>(limit).count())) {
+        // Who comes late may be waiting for an operation that is under way here.
         if (take()) since.lap();
-        else std::this_thread::yield();
+        else if (!operation_base::progress_all()) std::this_thread::yield();
         for (; !arrived_.empty(); arrived_.pop_front()) post(arrived_.front().first);
+      }
+      const auto waited = [](const std::unique_ptr<word>& w) { return w->is_heard && (w->heard & 1U) != 0; };
+      if constexpr (requires { inner_->mark_broken(std::string()); }) {
+        if (!all_taken() || !std::all_of(words_.begin(), words_.end(), waited))
+          inner_->mark_broken("a transport over it ended in an error, and may have left packets");
       }
     } catch (...) {  // NOLINT(bugprone-empty-catch): what is left is left
     }
