@@ -161,7 +161,7 @@ class slot_worker {
   [[nodiscard]] const std::optional<refused>& refused_by() const { return refused_; }
   [[nodiscard]] std::size_t union_blocks() const { return union_blocks_; }
   /// Seconds that a quick answer takes, if there was any.
-  [[nodiscard]] std::optional<double> answer_seconds() const { return quick_; }
+  [[nodiscard]] std::optional<double> answer_seconds() const { return quick_ ? std::optional(*quick_ * slack_) : quick_; }
   /// Of buffers.
   [[nodiscard]] std::size_t bytes() const {
     auto n = filled_.size() * sizeof(std::uint64_t);
@@ -218,10 +218,12 @@ class slot_worker {
 
   // ---- time
 
-  static constexpr double first_wait = 20e-3, least_wait = 2e-3, most_wait = 0.2, longest_backoff = 16;
+  static constexpr double first_wait = 20e-3, least_wait = 2e-3, most_wait = 0.2, longest_backoff = 16, most_slack = 32;
   // How long to wait for an answer. An answer comes when the slowest worker has sent its part, which may have been lost on the way:
-  // what counts is how long the quick ones take, or losses would make waiting longer and longer.
-  [[nodiscard]] double patience() const { return quick_ ? std::clamp(3 * *quick_, least_wait, most_wait) : first_wait; }
+  // what counts is how long the quick ones take, or losses would make waiting longer and longer. Where links are so slow that
+  // everything is repeated in vain, answers come twice: those make it longer.
+  [[nodiscard]] double patience() const { return slack_ * (quick_ ? std::clamp(3 * *quick_, least_wait, most_wait) : first_wait); }
+  void answered_twice() { slack_ = std::min(1.25 * slack_, most_slack); }
   void sent(timer& t, double now) const {
     t.first = now;
     t.once = true;
@@ -236,6 +238,7 @@ class slot_worker {
   // Which of several was answered is not known.
   void answered(const timer& t, double now) {
     if (!t.once) return;
+    slack_ = std::max(0.95 * slack_, 1.0);
     const auto took = now - t.first;
     quick_ = quick_ && took > *quick_ ? *quick_ + (took - *quick_) / 16 : took;
   }
@@ -328,7 +331,7 @@ class slot_worker {
     if (t.at == stage::greeting) return refuse("a result before the first step");
     if (h.slot >= t.slots.size()) refuse("a slot that there is not");
     auto& at = t.slots[h.slot];
-    if (h.step < at.step || at.bytes == 0) return;  // one that has been answered
+    if (h.step < at.step || at.bytes == 0) return answered_twice();
     if (h.step > at.step) refuse("the result of a later step");
     if (h.present != at.active || h.rows != static_cast<std::uint32_t>(std::popcount(at.active)))
       refuse("not a block for each column");
@@ -378,6 +381,7 @@ class slot_worker {
   std::optional<refused> refused_;
   std::size_t union_blocks_ = 0, steps_ = 0;
   std::optional<double> quick_;  // seconds that a quick answer takes
+  double slack_ = 1;             // times that, where it was too short
 };
 
 }  // namespace omni::detail
