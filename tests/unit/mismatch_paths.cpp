@@ -14,7 +14,8 @@
 #include "../support/ranks.hpp"
 #include "../support/served.hpp"
 
-// Every field in which calls can differ, on every path that a call can take: what each rank is told, and that the next call is right.
+// Every field in which calls can differ, on every path that a call can take: what each rank is told, and that the next call is
+// right.
 
 namespace {
 
@@ -115,8 +116,12 @@ TEST_CASE("mismatch on every path: streams") {
 }
 
 TEST_CASE("mismatch on every path: servers") {
-  SUBCASE("one") { check<omni::dedicated>([](int ranks, const auto& work) { on_servers<1>(ranks, work); }); }
-  SUBCASE("two") { check<omni::dedicated>([](int ranks, const auto& work) { on_servers<2>(ranks, work); }); }
+  SUBCASE("one") {
+    check<omni::dedicated>([](int ranks, const auto& work) { on_servers<1>(ranks, work); });
+  }
+  SUBCASE("two") {
+    check<omni::dedicated>([](int ranks, const auto& work) { on_servers<2>(ranks, work); });
+  }
 }
 
 TEST_CASE("mismatch on every path: slots, on a network that loses packets") {
