@@ -12,7 +12,6 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
-#include <fstream>
 #include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -20,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "json_file.hpp"
 #include "measure.hpp"
 #include "omni/allreduce.hpp"
 #include "omni/transport/lossy.hpp"
@@ -147,11 +147,11 @@ int run(int argc, char** argv) {
                     {"over_none", time / none},
                     {"wrong", sum[1]}});
   }
-  if (rank == 0 && !json.empty())
-    std::ofstream(json)
-        << nlohmann::json{{"ranks", ranks}, {"bytes", n * sizeof(float)}, {"density", percent / 100}, {"rows", rows}}.dump(1)
-        << '\n';
-  int code = all_wrong > 0 ? 1 : 0;
+  int code = 0;
+  if (rank == 0) {
+    code = write_json(json, {{"ranks", ranks}, {"bytes", n * sizeof(float)}, {"density", percent / 100}, {"rows", rows}});
+    if (all_wrong > 0) code = 1;
+  }
   MPI_Bcast(&code, 1, MPI_INT, 0, MPI_COMM_WORLD);
   return code;
 }

@@ -3,15 +3,12 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <exception>
 #include <functional>
 #include <span>
 #include <string>
-#include <thread>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -22,7 +19,9 @@
 #include "topology/cluster_parts.hpp"
 #include "topology/dedicated.hpp"
 #include "topology/server_loop.hpp"
+#include "topology/server_words.hpp"
 #include "topology/slot_server.hpp"
+#include "transport/plain_members.hpp"
 
 #if OMNI_DETAIL_MPI
 #include "transport/cluster_members.hpp"
@@ -39,29 +38,6 @@ namespace detail {
 template <class Members, class Comm>
 concept can_part = requires(const Members& m, const Comm& comm) {
   m.card_of(comm);
-};
-
-/// The ranks of a transport of which all others are known: the last ones serve.
-template <class Transport>
-class plain_members {
- public:
-  plain_members(Transport& transport, const dedicated& d) : transport_(&transport), servers_(d.servers) {
-    if (servers_ < 0 || servers_ >= transport.size())
-      throw usage("omni: " + std::to_string(servers_) + " servers of " + std::to_string(transport.size()) +
-                  " ranks leave no worker");
-  }
-  [[nodiscard]] Transport& transport() { return *transport_; }
-  [[nodiscard]] const Transport& transport() const { return *transport_; }
-  [[nodiscard]] int servers() const { return servers_; }
-  [[nodiscard]] static bool alive() { return true; }
-  [[nodiscard]] Transport& among_workers() {
-    if (servers_ != 0) throw usage("omni: on this transport a cluster's workers have no communicator of their own");
-    return *transport_;
-  }
-
- private:
-  Transport* transport_;
-  int servers_;
 };
 
 }  // namespace detail
@@ -196,21 +172,10 @@ class cluster {
   int run(const detail::reductions& known) {
     if (!is_server()) throw usage("omni: rank " + std::to_string(rank()) + " is a worker; only servers serve");
     expect_usable();
-    if constexpr (may_lose) return serve_slots(known);
-    else return serve_streams(known);
-  }
-  int serve_slots(const detail::reductions& known) {
     try {
-      detail::serve_slots([this] { return members_.transport().open(); }, size(), servers(), rank(), known, buffer_bytes_);
-    } catch (const std::exception& e) {
-      mark_broken(e.what());
-      throw;
-    }
-    return 0;
-  }
-  int serve_streams(const detail::reductions& known) {
-    try {
-      detail::server_loop<Members>(members_, known, buffer_bytes_).run();
+      if constexpr (may_lose)
+        detail::serve_slots([this] { return members_.transport().open(); }, size(), servers(), rank(), known, buffer_bytes_);
+      else detail::server_loop<Members>(members_, known, buffer_bytes_).run();
     } catch (const std::exception& e) {
       mark_broken(e.what());
       throw;
@@ -240,36 +205,12 @@ class cluster {
     settle();
     auto messages = members_.transport().open();
     if constexpr (may_lose) detail::leave_slots(messages, size(), servers());
-    else tell_servers(messages, detail::packet_leave, {});
+    else detail::tell_servers(messages, size(), servers(), detail::packet_leave, {});
   }
   // What is under way needs the servers, and this.
   void settle() {
     if (detail::operation_base::any_active()) detail::operation_base::settle(group());
     detail::settle_queue(members_.transport());
-  }
-  template <class Mailbox>
-  void tell_servers(Mailbox& messages, std::uint32_t what, const std::array<std::uint64_t, 2>& more, int answers = 0) {
-    const detail::packet_header h{
-        .call = messages.call(), .flags = detail::packet_first | detail::packet_last | what, .reserved = more};
-    std::array<std::byte, sizeof(h)> packet{};
-    std::memcpy(packet.data(), &h, sizeof(h));
-    for (int s = 0; s < servers(); ++s) messages.send(size() + s, 0, packet, static_cast<std::uint64_t>(s));
-    for (int done = 0; done < servers() + answers;) done += static_cast<int>(messages.wait().size());
-  }
-  // Tells the servers of the part that this worker makes. A server that will not make it, or 0.
-  std::int64_t ask_for_part(const detail::part_card& mine) {
-    auto messages = members_.transport().open();
-    std::vector<std::array<std::byte, detail::first_packet_overhead>> answers(static_cast<std::size_t>(servers()));
-    for (std::size_t s = 0; s < answers.size(); ++s)
-      messages.receive(size() + static_cast<int>(s), detail::stream_of_results, answers[s], answers.size() + s);
-    tell_servers(messages, detail::packet_part, mine.packed(), servers());
-    std::int64_t refused = 0;
-    for (std::size_t s = 0; s < answers.size(); ++s) {
-      detail::packet_header h;
-      std::memcpy(&h, answers[s].data(), sizeof(h));
-      if ((h.flags & detail::packet_abort) != 0) refused = size() + static_cast<std::int64_t>(s);
-    }
-    return refused;
   }
   // Tells the other workers and the servers of the part that this worker makes; the workers that are in it.
   template <class Comm>
@@ -287,19 +228,18 @@ class cluster {
         return {};
       }
     }();
-    std::vector<std::int64_t> words(static_cast<std::size_t>(size()) * 3);
-    const auto at = static_cast<std::size_t>(rank()) * 3;
-    words[at] = mine.leader + 1;
-    words[at + 1] = mine.rank;
-    words[at + 2] = mine.size;
+    std::vector<std::uint64_t> words(static_cast<std::size_t>(size()) * 2);
+    const auto packed = mine.packed();
+    std::copy(packed.begin(), packed.end(), words.begin() + 2 * rank());
     auto&& among = members_.among_workers();
     omni::allreduce(among, words, omni::max{}, omni::colocated{});  // which finds others that call something else
     std::vector<detail::part_card> cards;
-    for (std::size_t i = 0; i < words.size(); i += 3) cards.push_back({words[i] - 1, words[i + 1], words[i + 2]});
+    for (std::size_t i = 0; i < words.size(); i += 2) cards.push_back(detail::part_card::unpacked({words[i], words[i + 1]}));
     const auto parts = detail::parts_of(cards);
     if (!parts && wrong == nullptr) throw usage("omni: workers make parts of a cluster that do not fit each other");
     if (parts) {
-      std::vector<std::int64_t> failed{ask_for_part(mine)};
+      auto messages = members_.transport().open();
+      std::vector<int> failed{detail::ask_for_part(messages, size(), servers(), mine)};
       omni::allreduce(among, failed, omni::max{}, omni::colocated{});
       if (failed[0] != 0) throw error("omni: rank " + std::to_string(failed[0]) + " gave up");
     }
