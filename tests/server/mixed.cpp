@@ -24,6 +24,7 @@
 #include <string>
 #include <vector>
 
+#include "../support/effort.hpp"
 #include "../support/oracle.hpp"
 #include "../support/patterns.hpp"
 
@@ -161,7 +162,7 @@ int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   int failed = 1;
   try {
-    failed = run(argc > 1 ? std::atoi(argv[1]) : 10000);
+    failed = run(argc > 1 ? std::atoi(argv[1]) : testing::few ? 2500 : 10000);
   } catch (const std::exception& e) {
     std::cerr << e.what() << '\n';
     MPI_Abort(MPI_COMM_WORLD, 1);

@@ -67,4 +67,33 @@ class stripes {
   unsigned bits_ = 0;
 };
 
+/// The map for blocks that are visited in ascending order: it keeps their round, so that a division is only needed for large steps.
+class stripe_cursor {
+ public:
+  explicit stripe_cursor(const stripes& map) : map_(map), round_blocks_(map.round()) {}
+
+  [[nodiscard]] stripes::place at(std::size_t block) {
+    move_to(block);
+    return map_.at(round_, block - first_);
+  }
+  /// Rows of `owner` of which the blocks lie before `block`.
+  [[nodiscard]] std::uint64_t rows_before(std::size_t block, std::size_t owner) {
+    move_to(block);
+    return map_.rows_before(round_, block - first_, owner);
+  }
+
+ private:
+  void move_to(std::size_t block) {
+    if (block - first_ >= 16 * round_blocks_) {
+      round_ = block / round_blocks_;
+      first_ = round_ * round_blocks_;
+    }
+    for (; block - first_ >= round_blocks_; first_ += round_blocks_) ++round_;
+  }
+
+  stripes map_;
+  std::size_t round_blocks_;
+  std::size_t round_ = 0, first_ = 0;  // of the block last asked for, and the first block of that round
+};
+
 }  // namespace omni::detail

@@ -54,6 +54,8 @@ class out_stream {
 
   [[nodiscard]] bool closed() const { return closed_; }
   [[nodiscard]] bool idle() const { return in_flight_ == 0; }
+  /// Closed, and all of it taken.
+  [[nodiscard]] bool over() const { return closed_ && in_flight_ == 0; }
   [[nodiscard]] std::uint64_t covered() const { return covered_; }
   [[nodiscard]] std::size_t bytes_sent() const { return bytes_sent_; }
   /// Whether the packet being filled is worth sending to a peer that has nothing to do.

@@ -95,7 +95,7 @@ class server_call {
     if (stage_ == stage::greeting) return false;
     for (std::size_t w = 0; w < s_.arriving.size(); ++w)
       if (!s_.left[w] && !s_.parting[w] && (s_.calls[w].element_size == 0 || !s_.arriving[w].finished())) return false;
-    return refusing_ == 0 && (stage_ != stage::folding || (s_.results.closed() && s_.results.idle()));
+    return refusing_ == 0 && (stage_ != stage::folding || s_.results.over());
   }
   /// Whether no worker will call again.
   [[nodiscard]] bool deserted() const { return std::find(s_.left.begin(), s_.left.end(), false) == s_.left.end(); }

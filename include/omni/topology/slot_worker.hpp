@@ -23,6 +23,7 @@
 #include "../pack/packet.hpp"
 #include "../pack/slot_packet.hpp"
 #include "../partition/slot_map.hpp"
+#include "slot_timer.hpp"
 
 namespace omni::detail {
 
@@ -50,7 +51,7 @@ class slot_worker {
         map_(slot_map::of(mine, owners)),
         filled_(std::move(filled)),
         talks_(owners),
-        quick_(answer_seconds) {
+        patience_(answer_seconds) {
     for (std::size_t o = 0; o < owners; ++o) {
       auto& t = talks_[o];
       t.slots.resize(map_.slots);
@@ -111,7 +112,7 @@ class slot_worker {
       if (t.at != stage::working) continue;
       for (auto& s : t.slots)
         if (s.bytes != 0 && now >= s.due.at) {
-          again(s.due, now);
+          patience_.sent_again(s.due, now);
           send(static_cast<int>(o), s.sent.span().first(s.bytes));
         }
     }
@@ -161,7 +162,7 @@ class slot_worker {
   [[nodiscard]] const std::optional<refused>& refused_by() const { return refused_; }
   [[nodiscard]] std::size_t union_blocks() const { return union_blocks_; }
   /// Seconds that a quick answer takes, if there was any.
-  [[nodiscard]] std::optional<double> answer_seconds() const { return quick_ ? std::optional(*quick_ * slack_) : quick_; }
+  [[nodiscard]] std::optional<double> answer_seconds() const { return patience_.answer_seconds(); }
   /// Of buffers.
   [[nodiscard]] std::size_t bytes() const {
     auto n = filled_.size() * sizeof(std::uint64_t);
@@ -191,11 +192,6 @@ class slot_worker {
  private:
   enum class stage : std::uint8_t { greeting, working, leaving, over };
 
-  // When a datagram is sent again.
-  struct timer {
-    double at = 0, first = 0, wait = 0;
-    bool once = true;
-  };
   struct slot {
     std::uint32_t step = 0;           // under way, from 1
     std::uint64_t active = 0;         // columns that are not at their end
@@ -203,7 +199,7 @@ class slot_worker {
     std::vector<std::uint32_t> next;  // first row of this worker's that it has not sent, by column
     aligned_bytes sent;               // the datagram
     std::size_t bytes = 0;            // of it; 0: none under way
-    timer due;
+    slot_timer due;
   };
   // What is under way with an owner.
   struct talk {
@@ -213,35 +209,8 @@ class slot_worker {
     aligned_bytes words;      // the greeting, and then that it is done
     std::size_t said = 0;     // bytes of it
     int farewells = 0;
-    timer due;
+    slot_timer due;
   };
-
-  // ---- time
-
-  static constexpr double first_wait = 20e-3, least_wait = 2e-3, most_wait = 0.2, longest_backoff = 16, most_slack = 32;
-  // How long to wait for an answer. An answer comes when the slowest worker has sent its part, which may have been lost on the way:
-  // what counts is how long the quick ones take, or losses would make waiting longer and longer. Where links are so slow that
-  // everything is repeated in vain, answers come twice: those make it longer.
-  [[nodiscard]] double patience() const { return slack_ * (quick_ ? std::clamp(3 * *quick_, least_wait, most_wait) : first_wait); }
-  void answered_twice() { slack_ = std::min(1.25 * slack_, most_slack); }
-  void sent(timer& t, double now) const {
-    t.first = now;
-    t.once = true;
-    t.wait = patience();
-    t.at = now + t.wait;
-  }
-  void again(timer& t, double now) {
-    t.once = false;
-    t.wait = std::min(2 * t.wait, longest_backoff * patience());
-    t.at = now + t.wait;
-  }
-  // Which of several was answered is not known.
-  void answered(const timer& t, double now) {
-    if (!t.once) return;
-    slack_ = std::max(0.95 * slack_, 1.0);
-    const auto took = now - t.first;
-    quick_ = quick_ && took > *quick_ ? *quick_ + (took - *quick_) / 16 : took;
-  }
 
   void say(std::size_t o, double now, const send_function& send) {
     auto& t = talks_[o];
@@ -250,10 +219,10 @@ class slot_worker {
         t.at = stage::over;  // the owner has heard one of them, or hears the next call
         return;
       }
-      t.due.at = now + std::max(least_wait, patience() / 2);
+      t.due.at = now + std::max(slot_patience::least_wait, patience_.seconds() / 2);
     } else {
-      if (t.due.wait == 0) sent(t.due, now);
-      else again(t.due, now);
+      if (t.due.wait == 0) patience_.sent(t.due, now);
+      else patience_.sent_again(t.due, now);
     }
     send(static_cast<int>(o), t.words.span().first(t.said));
   }
@@ -279,7 +248,7 @@ class slot_worker {
     auto& t = talks_[o];
     if (t.at != stage::greeting) return;
     if (d.header.rows != map_.slots * map_.columns) throw protocol(static_cast<int>(o), "not a row for each column");
-    answered(t.due, now);
+    patience_.answered(t.due, now);
     ++steps_;
     t.at = stage::working;
     for (std::size_t s = 0; s < map_.slots; ++s) {
@@ -321,7 +290,7 @@ class slot_worker {
       d.row(i, at.next[c]);
     });
     at.bytes = d.close().size();
-    sent(at.due, now);
+    patience_.sent(at.due, now);
     send(static_cast<int>(o), at.sent.span().first(at.bytes));
   }
   void result(std::size_t o, const slot_reader& d, double now, const send_function& send) {
@@ -331,7 +300,7 @@ class slot_worker {
     if (t.at == stage::greeting) return refuse("a result before the first step");
     if (h.slot >= t.slots.size()) refuse("a slot that there is not");
     auto& at = t.slots[h.slot];
-    if (h.step < at.step || at.bytes == 0) return answered_twice();
+    if (h.step < at.step || at.bytes == 0) return patience_.answered_twice();
     if (h.step > at.step) refuse("the result of a later step");
     if (h.present != at.active || h.rows != static_cast<std::uint32_t>(std::popcount(at.active)))
       refuse("not a block for each column");
@@ -346,7 +315,7 @@ class slot_worker {
     });
     if (d.elements().size() != bytes) refuse("length and contents differ");
     ++steps_;
-    answered(at.due, now);
+    patience_.answered(at.due, now);
     const auto* from = d.elements().data();
     std::uint64_t active = 0;
     for_each_column(at.active, [&](std::size_t c, std::size_t i) {
@@ -380,8 +349,7 @@ class slot_worker {
   std::vector<talk> talks_;  // by owner
   std::optional<refused> refused_;
   std::size_t union_blocks_ = 0, steps_ = 0;
-  std::optional<double> quick_;  // seconds that a quick answer takes
-  double slack_ = 1;             // times that, where it was too short
+  slot_patience patience_;
 };
 
 }  // namespace omni::detail

@@ -13,12 +13,12 @@
 #include "../deadline.hpp"
 #include "../error.hpp"
 #include "../pack/packet.hpp"
-#include "../pack/workspace.hpp"
 #include "../report.hpp"
 #include "call_failure.hpp"
 #include "in_stream.hpp"
 #include "out_stream.hpp"
 #include "stream_options.hpp"
+#include "stream_set.hpp"
 #include "stream_token.hpp"
 
 namespace omni::detail {
@@ -28,15 +28,6 @@ enum class ownership {
   shared,      ///< every rank a share: results are streamed back
   replicated,  ///< every rank all of them: contributions go to everybody, and no results
   servers,     ///< ranks beside those that call: contributions go to them, results come from them
-};
-
-/// The streams of a rank, kept from call to call.
-struct stream_set {
-  packet_buffers buffers;
-  std::vector<out_stream> contributions;
-  out_stream results;
-  std::vector<in_stream> arriving, returning;  // contributions to fold; results of others
-  std::vector<int> peers;                      // nearest above first, so that not all send to the same rank at once
 };
 
 /// What the engines of owner streams have in common, whatever the packets hold: the streams between this rank and the owners, the
@@ -55,22 +46,8 @@ class stream_exchange {
   [[nodiscard]] mailbox_type& messages() { return messages_; }
   /// There is no time left to tell others of an error: they hear of it if they are quick.
   void hurry() { hurries_ = true; }
-  /// The stream that is furthest behind: who owns it is missing, or waits for who is.
   [[nodiscard]] awaited awaits() const {
-    if (!started_) return {{}, "its turn at the memory that the ranks share"};
-    awaited found;
-    const in_stream* behind = nullptr;
-    const auto look = [&](const std::vector<in_stream>& streams, const char* what) {
-      for (const auto& i : streams) {
-        if (i.finished() || (behind != nullptr && i.covers() > behind->covers())) continue;
-        if (behind == nullptr || i.covers() < behind->covers()) found = {{}, i.awaits(what)};
-        behind = &i;
-        found.peers.push_back(i.peer());
-      }
-    };
-    look(s_->arriving, "contributions");
-    if (behind == nullptr) look(s_->returning, "results");
-    return behind != nullptr ? found : awaited{{}, "packets of this rank to be taken"};
+    return started_ ? s_->awaits() : awaited{{}, "its turn at the memory that the ranks share"};
   }
 
  protected:
@@ -162,7 +139,7 @@ class stream_exchange {
     auto& s = *s_;
     // First, for what has arrived may be an error.
     for (const auto& c : done)
-      if (const stream_token t{c.token}; !t.is_receive()) stream_of(t).sent(t.slot());
+      if (const stream_token t{c.token}; !t.is_receive()) s.sending(t).sent(t.slot());
     for (const auto& c : done) {
       const stream_token t{c.token};
       if (!t.is_receive()) continue;
@@ -209,18 +186,15 @@ class stream_exchange {
   /// Whether all streams have ended, with their results or with the news that there will be none. `folded`: all that this rank has
   /// to fold.
   [[nodiscard]] bool ended(bool folded) const {
-    const auto sent = [](const out_stream& o) { return o.closed() && o.idle(); };
-    const auto finished = [](const in_stream& i) { return i.finished(); };
     const auto& s = *s_;
-    if (!std::all_of(s.contributions.begin(), s.contributions.end(), sent)) return false;
-    if (!std::all_of(s.arriving.begin(), s.arriving.end(), finished)) return false;
+    if (!s.all_contributed() || !s.all_finished(s.arriving)) return false;
     if (!served()) {
       if (stopping()) return true;
       if (!folded) return false;
       if (replicated_) return true;
-      if (!sent(s.results)) return false;
+      if (!s.results.over()) return false;
     }
-    return std::all_of(s.returning.begin(), s.returning.end(), finished);
+    return s.all_finished(s.returning);
   }
   /// After an error here that the others cannot know of, tells them that nothing more will come, so that they do not wait. What has
   /// to be sent before may take its time, but not for ever: the others may be giving up too. `progress()` is the engine's.
@@ -246,15 +220,13 @@ class stream_exchange {
       };
       while (!told() && since.elapsed() < (hurries_ ? brief : 1))
         for (const auto& c : messages_.poll())
-          if (const stream_token t{c.token}; !t.is_receive()) stream_of(t).sent(t.slot());
+          if (const stream_token t{c.token}; !t.is_receive()) s.sending(t).sent(t.slot());
     } catch (...) {  // it was an error of the transport, then
     }
   }
   void count_bytes(report& r) const {
-    for (const auto& o : s_->contributions) r.bytes_sent += o.bytes_sent();
+    s_->count_bytes(r);
     if (returns_results()) r.bytes_sent += s_->results.bytes_sent();
-    for (const auto& i : s_->arriving) r.bytes_received += i.bytes_received();
-    for (const auto& i : s_->returning) r.bytes_received += i.bytes_received();
     if constexpr (shareable) {
       if (shares_) r.extra_bytes += mailbox_type::packet_room;
     }
@@ -283,7 +255,6 @@ class stream_exchange {
     }
     return s_->buffers.take(bytes);
   }
-  out_stream& stream_of(stream_token t) { return t.is_result() ? s_->results : s_->contributions[t.index()]; }
 
   // Compares the caller's arguments with this rank's.
   bool meet(const in_stream& stream, std::size_t index) {

@@ -8,17 +8,18 @@
 
 #include "../call.hpp"
 #include "../operation.hpp"
+#include "own_rows.hpp"
 #include "stream_exchange.hpp"
 
 namespace omni::detail {
 
 /// What the engine keeps from call to call.
 struct stream_state : stream_set {
-  std::vector<std::uint64_t> own;  // bit per row: this rank's own block is not null
+  own_rows own;
   std::vector<const void*> sources;
   std::vector<std::uint64_t> ahead;  // bit per block that a detector has looked at in advance
 
-  [[nodiscard]] std::size_t bytes() const { return buffers.bytes() + (own.capacity() + ahead.capacity()) * sizeof(std::uint64_t); }
+  [[nodiscard]] std::size_t bytes() const { return buffers.bytes() + own.bytes() + ahead.capacity() * sizeof(std::uint64_t); }
 };
 
 /// What null blocks consist of; nothing where none can be skipped.

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <algorithm>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -59,6 +58,7 @@ class stream_engine : public stream_exchange<stream_state, Transport> {
         call_(call),
         scan_(call_),
         map_(scan_.blocks(), base::owners(), stripe_blocks(sizeof(T), call.largest_block())),
+        scanned_(map_),
         rows_(map_.rows()) {
     base::size_packets(options, transport.preferred_packet_bytes(), call.largest_block() * sizeof(T), call.shares);
     mine_ = call.sign(name, limits_.packet_bytes, limits_.window);
@@ -129,33 +129,16 @@ class stream_engine : public stream_exchange<stream_state, Transport> {
 
   void open() {
     base::open_streams(rows_, rows_);
-    s_->own.assign(static_cast<std::size_t>(rows_ / 64 + 1), 0);
+    s_->own.open(rows_);
     s_->sources.clear();
   }
 
   [[nodiscard]] block_range range(std::size_t block) const { return call_.range(block); }
   /// Rows of an owner of which the blocks have been scanned and packed. To the row: an owner that folded only whole rounds would
   /// wait for a rank that waits for it in the middle of one.
-  [[nodiscard]] std::uint64_t scanned_rows(std::size_t owner) const {
+  [[nodiscard]] std::uint64_t scanned_rows(std::size_t owner) {
     if (scan_.finished()) return rows_;
-    const auto block = scan_.next();
-    if (replicated_) return block;
-    to_round_of(block);
-    return map_.rows_before(round_, block - round_first_, owner);
-  }
-  [[nodiscard]] stripes::place place_of(std::size_t block) const {
-    if (replicated_) return {0, block};
-    to_round_of(block);
-    return map_.at(round_, block - round_first_);
-  }
-  // Blocks are visited in order: a division is only needed for large steps.
-  void to_round_of(std::size_t block) const {
-    const auto size = map_.round();
-    if (block - round_first_ >= 16 * size) {
-      round_ = block / size;
-      round_first_ = round_ * size;
-    }
-    for (; block - round_first_ >= size; round_first_ += size) ++round_;
+    return replicated_ ? scan_.next() : scanned_.rows_before(scan_.next(), owner);
   }
 
   // Detects run by run, and packs what is found while the run is in cache.
@@ -184,7 +167,7 @@ class stream_engine : public stream_exchange<stream_state, Transport> {
   std::size_t pack(std::size_t block) {
     const auto b = range(block);
     const auto bytes = b.size * sizeof(T);
-    const auto [owner, row] = place_of(block);
+    const auto [owner, row] = replicated_ ? stripes::place{0, block} : scanned_.at(block);
     auto n = map_.together(row, scan_.consecutive(b.size));
     const bool mine = base::returns_results() && owner == static_cast<std::size_t>(rank_);
     if (!mine) {
@@ -192,35 +175,13 @@ class stream_engine : public stream_exchange<stream_state, Transport> {
       if (at == nullptr) return 0;
       copy_bytes(at, call_.input(block), bytes * n);
     }
-    if (mine || replicated_) {
-      for (auto r = row; r != row + n; ++r) s_->own[static_cast<std::size_t>(r / 64)] |= bit(r);
-    }
+    if (mine || replicated_) s_->own.add(row, n);
     return n;
   }
-  static std::uint64_t bit(std::uint64_t row) { return std::uint64_t{1} << (row % 64); }
   [[nodiscard]] std::size_t peer_index(std::size_t owner) const {
     const auto n = base::owners();
     const auto distance = (owner + n - static_cast<std::size_t>(rank_) % n) % n;
     return served() ? distance : distance - 1;
-  }
-
-  // The row of this rank's next own block that is not null, below `end`.
-  std::uint64_t next_own(std::uint64_t end) {
-    auto word = static_cast<std::size_t>(own_from_ / 64);
-    auto bits = s_->own[word] & ~std::uint64_t{0} << (own_from_ % 64);
-    while (bits == 0 && (word + 1) * 64 < end) bits = s_->own[++word];
-    own_from_ = bits != 0 ? word * 64 + static_cast<std::size_t>(std::countr_zero(bits)) : end;
-    if (own_from_ >= end) {
-      own_from_ = end;
-      return in_stream::no_row;
-    }
-    return own_from_;
-  }
-
-  // How many rows from `row` on have own blocks that are not null, if the first has; of at most `most`.
-  [[nodiscard]] std::size_t own_run(std::uint64_t row, std::size_t most) const {
-    const auto n = std::countr_one(s_->own[static_cast<std::size_t>(row / 64)] >> (row % 64));
-    return std::min(static_cast<std::size_t>(n), most);
   }
 
   // Folds every row that all streams cover.
@@ -232,12 +193,10 @@ class stream_engine : public stream_exchange<stream_state, Transport> {
     if (folded_ == end) return false;
     bool moved = false;
     for (;;) {
-      const auto row = lowest_row(s.arriving, next_own(end));
+      const auto row = lowest_row(s.arriving, s.own.next(end));
       if (row >= end) break;
       // The rows from here on that the same ranks have something for.
-      auto n = static_cast<std::size_t>(end - row);
-      n = own_from_ == row ? own_run(row, n) : static_cast<std::size_t>(std::min<std::uint64_t>(n, own_from_ - row));
-      n = rows_alike(s.arriving, row, n);
+      const auto n = rows_alike(s.arriving, row, s.own.alike(row, static_cast<std::size_t>(end - row)));
       if (!map_.exists(block_of(row + n - 1))) refuse_row(row + n - 1);
       const auto done = fold_rows(row, n);
       if (done != 0) moved = true;
@@ -286,7 +245,7 @@ class stream_engine : public stream_exchange<stream_state, Transport> {
         i.pop(bytes, done);
         i.post(messages_);
       }
-    if (own_from_ == row) own_from_ = row + done;
+    s_->own.pop(row, done);
     folded_ = row + done;
     return done;
   }
@@ -298,7 +257,7 @@ class stream_engine : public stream_exchange<stream_state, Transport> {
       if (s.arriving[i].next_row() == row) s.sources.push_back(s.arriving[i].elements(skip + n * sizeof(T)) + skip);
     };
     base::in_rank_order(add, [&] {
-      if (own_from_ == row) s.sources.push_back(call_.input(block));
+      if (s.own.at(row)) s.sources.push_back(call_.input(block));
     });
     fold_block(call_.op, std::span<const void* const>(s.sources), s.sources.size() < static_cast<std::size_t>(ranks_), to, n);
   }
@@ -346,12 +305,11 @@ class stream_engine : public stream_exchange<stream_state, Transport> {
   Call call_;
   scanner scan_;
   stripes map_;
+  stripe_cursor scanned_;
   std::uint64_t rows_;
 
-  bool stalled_ = false;                             // there is something to pack, and no packet to put it in
-  mutable std::size_t round_ = 0, round_first_ = 0;  // the round of blocks last asked for, and its first block
-  std::uint64_t folded_ = 0;                         // rows below have been folded
-  std::uint64_t own_from_ = 0;                       // no own block below here is left to fold
+  bool stalled_ = false;      // there is something to pack, and no packet to put it in
+  std::uint64_t folded_ = 0;  // rows below have been folded
 };
 
 }  // namespace omni::detail
