@@ -110,11 +110,17 @@ class slot_worker {
         continue;
       }
       if (t.at != stage::working) continue;
-      for (auto& s : t.slots)
-        if (s.bytes != 0 && now >= s.due.at) {
-          patience_.sent_again(s.due, now);
-          send(static_cast<int>(o), s.sent.span().first(s.bytes));
+      for (auto& s : t.slots) {
+        if (s.bytes == 0 || now < s.due.at) continue;
+        // Its turn is still to come, while the owner answers those that were sent before.
+        if (const auto next = t.heard + patience_.seconds(); now < next && t.answers < s.overtaken) {
+          s.due.at = next;
+          continue;
         }
+        patience_.sent_again(s.due, now);
+        s.overtaken = t.overtaken();
+        send(static_cast<int>(o), s.sent.span().first(s.bytes));
+      }
     }
   }
   /// When tick() has something to do, if nothing arrives.
@@ -199,6 +205,7 @@ class slot_worker {
     std::vector<std::uint32_t> next;  // first row of this worker's that it has not sent, by column
     aligned_bytes sent;               // the datagram
     std::size_t bytes = 0;            // of it; 0: none under way
+    std::uint64_t overtaken = 0;      // answers of the owner after which this one's, or what it is about, must have been lost
     slot_timer due;
   };
   // What is under way with an owner.
@@ -206,10 +213,15 @@ class slot_worker {
     stage at = stage::greeting;
     std::vector<slot> slots;
     std::size_t working = 0;  // slots that are not at their end
-    aligned_bytes words;      // the greeting, and then that it is done
-    std::size_t said = 0;     // bytes of it
+    std::uint64_t answers = 0;
+    double heard = 0;      // when the last of them came
+    aligned_bytes words;   // the greeting, and then that it is done
+    std::size_t said = 0;  // bytes of it
     int farewells = 0;
     slot_timer due;
+
+    // Each other slot has at most one datagram before one that is sent now.
+    [[nodiscard]] std::uint64_t overtaken() const { return answers + working; }
   };
 
   void say(std::size_t o, double now, const send_function& send) {
@@ -291,6 +303,7 @@ class slot_worker {
     });
     at.bytes = d.close().size();
     patience_.sent(at.due, now);
+    at.overtaken = t.overtaken();
     send(static_cast<int>(o), at.sent.span().first(at.bytes));
   }
   void result(std::size_t o, const slot_reader& d, double now, const send_function& send) {
@@ -315,6 +328,8 @@ class slot_worker {
     });
     if (d.elements().size() != bytes) refuse("length and contents differ");
     ++steps_;
+    ++t.answers;
+    t.heard = now;
     patience_.answered(at.due, now);
     const auto* from = d.elements().data();
     std::uint64_t active = 0;
