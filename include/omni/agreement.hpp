@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <span>
 
 #include "call.hpp"
@@ -28,10 +29,13 @@ double sampled_density(const Call& call) {
     const auto samples = std::min(std::clamp<std::size_t>(blocks / 32, 16, 128), blocks);
     const auto stride = blocks / samples;
     const auto identity = static_cast<T>(identity_of<T>(call.op));
+    // By the golden section, so that the first few are spread over the tensor, too: one end of it may be denser than the rest.
+    auto step = samples * 5 / 8;
+    while (std::gcd(step, samples) != 1) ++step;
     // Jittered, so that no period of the data is in step with it.
     const auto sample = [&](std::size_t i) {
       const auto jitter = static_cast<std::size_t>((i + 1) * 0x9e3779b97f4a7c15U >> 32U) % stride;
-      return i * stride + jitter;
+      return i * step % samples * stride + jitter;
     };
     constexpr std::size_t enough = 8;
 #if defined(__GNUC__) || defined(__clang__)

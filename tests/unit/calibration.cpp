@@ -2,9 +2,14 @@
 // SPDX-License-Identifier: BSL-1.0
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstddef>
+#include <omni/agreement.hpp>
+#include <omni/allreduce.hpp>
 #include <omni/calibration.hpp>
 #include <omni/topology/automatic.hpp>
+#include <span>
+#include <vector>
 
 // The cost model, and what automatic makes of it. All expected values are worked out by hand.
 
@@ -100,4 +105,25 @@ TEST_CASE("automatic: two levels where the link is the slower") {
   const auto unknown = hosts(4, 2, {});
   CHECK(automatic{}.choose(large, 0.04, unknown) == way::streams);  // (0.04 + 0.151) / 2 < 0.125
   CHECK(automatic{}.choose(large, 0.06, unknown) == way::levels);   // (0.06 + 0.219) / 2
+}
+
+TEST_CASE("the sampled density is right wherever the blocks lie that are not null") {
+  for (const std::size_t blocks : {1U, 2U, 16U, 17U, 300U, 1024U, 65536U}) {
+    constexpr std::size_t block = 4;
+    std::vector<float> x(blocks * block);
+    const omni::detail::call<float, omni::sum, omni::fixed_blocks, omni::simd_detector> call{x, x, {}, {block}, {}};
+    CHECK(omni::detail::sampled_density(call) == 0);
+    for (std::size_t quarter = 0; blocks >= 16 && quarter < 4; ++quarter) {
+      std::fill(x.begin(), x.end(), 0.0F);
+      const auto from = quarter * blocks / 4, to = (quarter + 1) * blocks / 4;
+      std::fill_n(x.begin() + static_cast<std::ptrdiff_t>(from * block), (to - from) * block, 1.0F);
+      CAPTURE(blocks);
+      CAPTURE(quarter);
+      const auto density = omni::detail::sampled_density(call);
+      CHECK(density > 0.15);
+      CHECK(density < 0.35);
+    }
+    std::fill(x.begin(), x.end(), 1.0F);
+    CHECK(omni::detail::sampled_density(call) == 1);
+  }
 }
