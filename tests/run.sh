@@ -131,7 +131,7 @@ fi
 second_mpi() { [ "$mpi" != mpich ] && have mpicxx.mpich && have mpiexec.mpich; }
 mapfile -t sources < <(find include tests bench examples -name '*.hpp' -o -name '*.cpp' -o -name '*.cu' | sort)
 if [ $quick = 1 ]; then
-  second_mpi && build mpich mpich "" -DCMAKE_CXX_FLAGS_DEBUG="-O0 -g0" -DCMAKE_CXX_FLAGS=-DOMNI_TEST_FEW -DOMNI_PRECOMPILE_TESTS=ON -DOMNI_TEST_RANKS=3 -DOMNI_TEST_MESSAGE_RANKS=2
+  second_mpi && build mpich mpich "" -DCMAKE_CXX_FLAGS_DEBUG="-O0 -g0" -DCMAKE_CXX_FLAGS=-DOMNI_TEST_FEW -DOMNI_PRECOMPILE_TESTS=ON -DOMNI_TEST_RANKS=3
   wanted lint && have clang-format && add_test lint.format 120 clang-format --dry-run -Werror "${sources[@]}"
 else
   build asan asan ""
