@@ -32,7 +32,8 @@ template <class Mailbox>
 int ask_for_part(Mailbox& messages, int workers, int servers, const part_card& mine) {
   std::vector<std::array<std::byte, first_packet_overhead>> answers(static_cast<std::size_t>(servers));
   for (int s = 0; s < servers; ++s)
-    messages.receive(workers + s, stream_of_results, answers[static_cast<std::size_t>(s)], static_cast<std::uint64_t>(servers + s));
+    messages.receive(workers + s, stream_of_results, answers[static_cast<std::size_t>(s)],
+                     static_cast<std::uint64_t>(servers) + static_cast<std::uint64_t>(s));
   tell_servers(messages, workers, servers, packet_part, mine.packed(), servers);
   int refused = 0;
   for (int s = 0; s < servers; ++s) {
