@@ -31,10 +31,12 @@ def platform(folder, kind, hosts, bandwidth, latency):
     (folder / "hosts").write_text("".join(f"n-{i}\n" for i in range(hosts)))
 
 
-def simulate(folder, seconds, ranks, algorithm, *arguments):
+def simulate(folder, seconds, ranks, algorithm, plain, *arguments):
     command = ["smpirun", "-np", str(ranks), "-platform", folder / "platform.xml", "-hostfile", folder / "hosts",
                "--cfg=smpi/host-speed:100Gf", "--cfg=smpi/simulate-computation:no", "--cfg=smpi/coll-selector:ompi",
                "--cfg=smpi/grow-injected-times:no", "--cfg=smpi/test:1e-8", "--cfg=smpi/shared-malloc:local", "--log=root.thres:critical"]
+    if plain:  # messages of all sizes get the whole link, and the latency as it is, whatever goes the other way
+        command += ["--cfg=smpi/bw-factor:0:1.0", "--cfg=smpi/lat-factor:0:1.0", "--cfg=network/crosstraffic:0"]
     if algorithm != "ompi":
         command.append(f"--cfg=smpi/allreduce:{algorithm}")
     command += [folder / "omni-scale", *map(str, arguments)]
@@ -79,6 +81,7 @@ def main():
     parser.add_argument("--packet", type=int, default=0, help="bytes; 0: chosen (default)")
     parser.add_argument("--window", type=int, default=0, help="packets of a stream under way; 0: chosen (default)")
     parser.add_argument("--platform", choices=["cluster", "fat-tree"], default="cluster")
+    parser.add_argument("--plain", action="store_true", help="links as they are said to be, without SimGrid's factors for the size of a message")
     parser.add_argument("--bandwidth", type=float, default=12.5e9, help="bytes a second of a link (default: 100 Gbit/s)")
     parser.add_argument("--latency", type=float, default=1, help="microseconds of a link (default: %(default)s)")
     parser.add_argument("--seconds", type=int, default=300, help="limit of one simulation (default: %(default)s)")
@@ -100,12 +103,12 @@ def main():
         print(f"# {n} ranks", file=sys.stderr)
         best = {}
         for algorithm in DENSE:  # dense takes as long for every density and pattern
-            for row in simulate(folder, options.seconds, n, algorithm, "dense", 0, 1, 0, 0, "identical", options.sizes, 100):
+            for row in simulate(folder, options.seconds, n, algorithm, options.plain, "dense", 0, 1, 0, 0, "identical", options.sizes, 100):
                 if row["wrong"] == 0 and row["us"] < best.get(row["bytes"], (math.inf,))[0]:
                     best[row["bytes"]] = (row["us"], algorithm)
         for topology in options.topologies.split(","):
             servers = n if topology == "dedicated" else 0
-            for row in simulate(folder, options.seconds, n + servers, "ompi", topology, servers, group, options.packet, options.window,
+            for row in simulate(folder, options.seconds, n + servers, "ompi", options.plain, topology, servers, group, options.packet, options.window,
                                 options.patterns, options.sizes, options.densities):
                 row["dense_us"], row["dense_algorithm"] = best.get(row["bytes"], (math.nan, "none"))
                 row["speedup"] = row["dense_us"] / row["us"]
@@ -115,7 +118,7 @@ def main():
                 if topology == "hierarchical":
                     row["group"] = group
                 rows.append(row)
-    lines = [f"# {options.platform}, {options.bandwidth / 1e9:g} GB/s and {options.latency:g} us a link; simulated, best dense of {', '.join(DENSE)}",
+    lines = [f"# {options.platform}, {options.bandwidth / 1e9:g} GB/s and {options.latency:g} us a link{', plain' if options.plain else ''}; simulated, best dense of {', '.join(DENSE)}",
              f"{'ranks':>6} {'MiB':>5} {'pattern':>12} {'density':>8} {'topology':>16} {'us':>10} {'model us':>10} {'x limit':>8} "
              f"{'dense us':>10} {'speed-up':>9} {'#wrong':>6}"]
     for r in sorted(rows, key=lambda r: (r["bytes"], r["pattern"], r["density"], r["ranks"], r["us"])):

@@ -44,6 +44,7 @@ class collective final : public operation_base {
   static constexpr bool queues = requires(transport_type & t) { t.queue(); };
   static constexpr bool shares = requires(transport_type & t) { t.shared_window(); };
   static constexpr bool serves = requires(transport_type & t) { t.servers(); };
+  static constexpr bool has_stages = requires { Topology::has_stages; };  // and so sends nothing itself
   static constexpr bool hands_over = may_hand_over<Topology, Call, transport_type>();
 
  public:
@@ -65,6 +66,7 @@ class collective final : public operation_base {
   void call_off() noexcept override {
     call_.topology = "none: it gave up";
     call_.let_go();  // before the others have heard
+    called_off_ = true;
   }
 
   /// The ranks have agreed that MPI's own blocking allreduce is best: done here, and still to be called.
@@ -229,6 +231,13 @@ class collective final : public operation_base {
           return true;
         }
       }
+      // Of a call that was agreed on, the engine's first packets tell whether all have come to this stage; those of its own stages,
+      // where it has some.
+      if (call_.is_stage && std::exchange(call_.agreed, false) && !samples()) {
+        if (!called_off_ || has_stages) return false;
+        compare();
+        return true;
+      }
       agreement_.emplace(call_, samples());
       agreement_->start(*mailbox_, transport_.rank(), transport_.size());
       stage_ = stage::agreeing;
@@ -392,7 +401,7 @@ class collective final : public operation_base {
   Call call_;
   Topology topology_;
   stage stage_ = stage::queued;
-  bool handed_over_ = false;
+  bool handed_over_ = false, called_off_ = false;
   std::uint32_t ticket_ = 0, number_ = 0;  // of its turn; of the call on the transport
   bool holds_turn_ = false, begun_ = false;
   std::optional<patience> doomed_;  // there is, where another operation has failed

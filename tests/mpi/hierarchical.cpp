@@ -85,6 +85,37 @@ TEST_CASE("two levels: whatever inside and between") {
     }
 }
 
+TEST_CASE("three levels: folded inside out, in rank order, to the bit; the parts are cut at the first blocking call") {
+  using nested = hierarchical<omni::colocated, hierarchical<omni::colocated, omni::colocated>>;
+  const nested levels{{.packet_bytes = 3000}, {{}, {}, 2}, 2};
+  std::uint64_t seed = 8900;
+  for (const auto shape : patterns::all)
+    for (const std::size_t n : {std::size_t{1}, std::size_t{257}, std::size_t{30011}}) {
+      const auto inputs = patterns::tensors<patterns::wild>(shape, ++seed, size(), n, 0.0F);
+      // Pairs of ranks, then pairs of such pairs, then these; rank k of each pair takes its part on.
+      std::vector<std::vector<float>> sums = inputs;
+      for (int level = 0; level < 2; ++level) {
+        std::vector<std::vector<float>> pairs;
+        for (std::size_t first = 0; first < sums.size(); first += 2) {
+          const auto from = sums.begin() + static_cast<std::ptrdiff_t>(first);
+          const std::vector<std::vector<float>> two(
+              from, from + static_cast<std::ptrdiff_t>(std::min<std::size_t>(2, sums.size() - first)));
+          pairs.push_back(oracle::fold_in_rank_order(two, oracle::twin<omni::sum>{}));
+        }
+        sums = pairs;
+      }
+      const auto wanted = oracle::fold_in_rank_order(sums, oracle::twin<omni::sum>{});
+      auto x = inputs[static_cast<std::size_t>(rank())];
+      const auto r = omni::allreduce(MPI_COMM_WORLD, x, levels, omni::fixed_blocks{32});
+      CHECK(testing::difference(x, wanted) == "");
+      if (size() > 1) CHECK(r.topology == "hierarchical");
+      x = inputs[static_cast<std::size_t>(rank())];
+      auto request = omni::iallreduce(MPI_COMM_WORLD, x, levels, omni::fixed_blocks{32});
+      request.wait();
+      CHECK(testing::difference(x, wanted) == "");
+    }
+}
+
 TEST_CASE("two levels: many under way, on several communicators") {
   owned dup, half;
   MPI_Comm_dup(MPI_COMM_WORLD, &dup.comm);
@@ -166,33 +197,38 @@ struct armed_sum {
 
 TEST_CASE("two levels: an operation that throws on one rank, inside a host or between hosts, ends the call on all") {
   if (size() < 2) return;
-  for (const int stage : {0, 1})
-    for (int thrower = 0; thrower < std::min(size(), 4); ++thrower) {
-      owned dup;
-      MPI_Comm_dup(MPI_COMM_WORLD, &dup.comm);
-      const int groups = (size() + 1) / 2;
-      // All of a group together reach 1000, or only two groups do.
-      std::vector<int> x(200000, stage == 0 ? 600 : 400);
-      if (stage == 1 && groups < 2) continue;
-      armed_sum::armed = rank() == thrower;
-      std::string heard;
-      try {
-        omni::allreduce(dup.comm, x, armed_sum{}, hierarchical<omni::colocated, omni::colocated>{{}, {}, 2});
-      } catch (const std::exception& e) {
-        heard = e.what();
+  for (const bool nested : {false, true})
+    for (const int stage : {0, 1})
+      for (int thrower = 0; thrower < std::min(size(), 4); ++thrower) {
+        if (nested && size() % 4 != 0) continue;
+        owned dup;
+        MPI_Comm_dup(MPI_COMM_WORLD, &dup.comm);
+        const int groups = (size() + 1) / 2;
+        // All of a group together reach 1000, or only two groups do.
+        std::vector<int> x(200000, stage == 0 ? 600 : 400);
+        if (stage == 1 && groups < 2) continue;
+        armed_sum::armed = rank() == thrower;
+        std::string heard;
+        try {
+          if (nested)
+            omni::allreduce(dup.comm, x, armed_sum{},
+                            hierarchical<omni::colocated, hierarchical<omni::colocated, omni::colocated>>{{}, {{}, {}, 2}, 2});
+          else omni::allreduce(dup.comm, x, armed_sum{}, hierarchical<omni::colocated, omni::colocated>{{}, {}, 2});
+        } catch (const std::exception& e) {
+          heard = e.what();
+        }
+        armed_sum::armed = false;
+        // A last group of one rank folds nothing inside, but between; where there is one, so do only the first of the others.
+        const bool folds = stage == 0 || size() % 2 == 0 || thrower % 2 == 0;
+        int threw = rank() == thrower && heard == "boom" ? 1 : 0;
+        MPI_Bcast(&threw, 1, MPI_INT, thrower, MPI_COMM_WORLD);
+        const auto where = std::to_string(thrower) + " in stage " + std::to_string(stage) + ": " + heard;
+        CAPTURE(where);
+        CHECK((threw == 1) == folds);
+        if (threw == 1 && rank() != thrower) CHECK(heard.find("gave up") != std::string::npos);
+        if (threw == 0) CHECK(heard == "");
+        MPI_Barrier(MPI_COMM_WORLD);
       }
-      armed_sum::armed = false;
-      // A last group of one rank folds nothing inside, but between; where there is one, so do only the first of the others.
-      const bool folds = stage == 0 || size() % 2 == 0 || thrower % 2 == 0;
-      int threw = rank() == thrower && heard == "boom" ? 1 : 0;
-      MPI_Bcast(&threw, 1, MPI_INT, thrower, MPI_COMM_WORLD);
-      const auto where = std::to_string(thrower) + " in stage " + std::to_string(stage) + ": " + heard;
-      CAPTURE(where);
-      CHECK((threw == 1) == folds);
-      if (threw == 1 && rank() != thrower) CHECK(heard.find("gave up") != std::string::npos);
-      if (threw == 0) CHECK(heard == "");
-      MPI_Barrier(MPI_COMM_WORLD);
-    }
 }
 
 namespace {

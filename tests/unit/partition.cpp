@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <omni/partition/fixed_blocks.hpp>
+#include <omni/partition/parts.hpp>
 #include <omni/partition/stripes.hpp>
 #include <vector>
 
@@ -134,4 +135,34 @@ TEST_CASE("stripes: far more than 2^31 blocks") {
       }
     CHECK(wrong == 0);
   }
+}
+
+TEST_CASE("parts: consecutive blocks, as many as the owner of the same number has, and visited in the order of the map") {
+  for (std::size_t count = 1; count <= 9; ++count)
+    for (std::size_t blocks = 0; blocks < 700; blocks += blocks < 40 ? 1 : 37)
+      for (const std::size_t longest : {1U, 4U, 16U}) {
+        const omni::detail::parts cut(blocks, count, longest);
+        const auto& map = cut.map();
+        std::vector<std::size_t> shares(count, 0);
+        std::vector<bool> visited(blocks, false);
+        int wrong = 0;
+        for (std::size_t place = 0; place < blocks; ++place) {
+          const auto [owner, row] = map.at(place / map.round(), place % map.round());
+          const auto block = cut.block(place);
+          // Row by row of the owner's, from where the shares of the owners below end.
+          if (block != cut.first(owner) + row || block >= cut.first(owner + 1) || visited.at(block)) ++wrong;
+          visited.at(block) = true;
+          ++shares[owner];
+        }
+        std::size_t first = 0;
+        for (std::size_t k = 0; k < count; ++k) {
+          if (cut.first(k) != first) ++wrong;
+          first += shares[k];
+        }
+        if (cut.first(count) != blocks || first != blocks) ++wrong;
+        CAPTURE(count);
+        CAPTURE(blocks);
+        CAPTURE(longest);
+        CHECK(wrong == 0);
+      }
 }

@@ -53,6 +53,10 @@ class stripes {
            within(row);
   }
   [[nodiscard]] bool exists(std::size_t block) const { return block < blocks_; }
+  /// Of so many blocks from this one on, those in the same stripe.
+  [[nodiscard]] std::size_t in_stripe(std::size_t block, std::size_t blocks) const {
+    return std::min(blocks, stripe() - within(block));
+  }
   /// Of so many consecutive rows, those that are consecutive blocks, too.
   [[nodiscard]] std::size_t together(std::uint64_t row, std::size_t rows) const {
     return owners_ == 1 ? rows : std::min(rows, stripe() - within(row));

@@ -10,6 +10,7 @@
 
 #include "../call.hpp"
 #include "../detect/simd.hpp"
+#include "../pack/copy.hpp"
 
 namespace omni::detail {
 
@@ -55,11 +56,24 @@ using word = std::conditional_t<fits_word<T, std::uint64_t>, std::uint64_t,
                                                    std::conditional_t<fits_word<T, std::uint16_t>, std::uint16_t,
                                                                       std::conditional_t<sizeof(T) == 1, std::uint8_t, T>>>>;
 
-/// The call in which ranks give each other their parts of a tensor, each where it lies: everything but a rank's own part is cleared
+/// The call in which ranks give each other their parts of a tensor, each where it lies. Everything but a rank's own part is cleared
 /// first, for blocks that nobody has are null.
 template <class T, class Partitioner>
 struct delivery : call<word<T>, keep<word<T>>, Partitioner, part_detector> {
-  [[nodiscard]] static constexpr bool in_place() { return false; }
+  static constexpr bool has_one_source = true;  // each block
+
+  bool cleared = false;  // it has been
+
+  [[nodiscard]] static constexpr bool in_place() { return true; }
+  void prepare() const {
+    if (cleared || this->out.empty()) return;
+    const auto clear = [&](std::size_t from, std::size_t to) { fill_elements(this->out.data() + from, to - from, this->op.null); };
+    const auto element = [&](const std::byte* at) {
+      return static_cast<std::size_t>(at - reinterpret_cast<const std::byte*>(this->out.data())) / sizeof(T);
+    };
+    clear(0, element(this->detector.first));
+    clear(element(this->detector.last), this->out.size());
+  }
 };
 
 }  // namespace omni::detail

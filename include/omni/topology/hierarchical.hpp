@@ -17,12 +17,14 @@
 #include "../call.hpp"
 #include "../error.hpp"
 #include "../operation.hpp"
+#include "../partition/parts.hpp"
 #include "../report.hpp"
 #include "../reporting.hpp"
 #include "../request.hpp"
 #include "chosen_engine.hpp"
 #include "colocated.hpp"
 #include "delivery.hpp"
+#include "reduce_scatter.hpp"
 #include "replicated.hpp"
 #include "stream_options.hpp"
 #include "streams.hpp"
@@ -37,12 +39,13 @@ struct automatic;
 ///
 ///     omni::allreduce(comm, grad, omni::hierarchical<>{});
 ///     omni::allreduce(comm, grad, omni::hierarchical<omni::colocated, omni::ring>{});  // inside a host, and between hosts
+///     omni::allreduce(comm, grad, omni::hierarchical<omni::colocated, omni::hierarchical<>>{.group = 8});          // three levels
 ///
 /// Bytes out of a host of H: those of `Outer` for H ranks that have the host's union, (H-1)/H (d' + u) S for colocated, where d' is
-/// the share of blocks that are not null on some rank of the host; beside that, each rank writes and reads d S and u S inside.
-/// Messages: none inside a host, and between hosts those of `Outer` for H ranks. Three latencies more or less: two inside, and that
-/// of Outer. Folds in rank order on each host, then host by host in the order of their lowest ranks: the same bits on all ranks and
-/// in all runs, but not those of colocated where folding is not associative.
+/// the share of blocks that are not null on some rank of the host; beside that, each of its L ranks writes and reads (L-1)/L d S
+/// and (L-1)/L u S inside. Messages: none inside a host that shares memory, else 2 (L-1) and more; between hosts those of `Outer`
+/// for H ranks. Latencies: two inside, and those of Outer. Folds in rank order on each host, then host by host in the order of
+/// their lowest ranks: the same bits on all ranks and in all runs, but not those of colocated where folding is not associative.
 ///
 /// The communicator is split at the first blocking call that runs so; an iallreduce before that runs as colocated. So does
 /// everything where there is nothing to split (a transport other than MPI), every operation that does not commute or has no
@@ -54,6 +57,7 @@ struct hierarchical {
   int group = 0;  ///< so many consecutive ranks count as a host, as those of a socket may; 0: the ranks that run on one
 
   static constexpr std::string_view name = "hierarchical";
+  static constexpr bool has_stages = true;
   friend bool operator==(const hierarchical&, const hierarchical&) = default;
   [[nodiscard]] std::uint64_t fingerprint() const {
     const auto h = detail::mixed(detail::topology_state(inner), detail::topology_state(outer));
@@ -70,6 +74,24 @@ namespace detail {
 template <class Topology, class Transport, class Call>
 std::unique_ptr<operation_base> make_operation(Transport transport, const Call& call, const Topology& topology);
 
+/// Cuts a communicator, and the parts of it that are cut further.
+template <class Transport, class Topology>
+auto levels_of(Transport& transport, const Topology& t, bool may_block) {
+  const auto levels = transport.levels(t.group);
+  const auto further = [&](auto part, const auto& topology) {
+    if constexpr (requires { topology.group; }) {
+      while (!part.is_open()) {
+      }
+      if (part.size() > 1 && part.has_levels(topology.group, may_block)) static_cast<void>(levels_of(part, topology, may_block));
+    }
+  };
+  if (may_block) {
+    further(levels.inner(), t.inner);
+    if (levels.part < levels.parts) further(levels.outer(), t.outer);
+  }
+  return levels;
+}
+
 /// Runs the three stages one after the other, each a collective of its own. All are made at the start, in the order in which calls
 /// are made: that is how the ranks' messages find each other when several calls are under way.
 template <class Call, class Transport, class Inner, class Outer>
@@ -81,19 +103,18 @@ class hierarchical_engine {
   template <class Mailbox>
   hierarchical_engine(const hierarchical<Inner, Outer>& t, const Call& call, Transport& transport, Mailbox&& /*none*/)
       : call_(call) {
-    const auto levels = transport.levels(t.group);
+    const auto levels = levels_of(transport, t, call.blocking);
     ranks_ = {levels.inner_ranks, levels.outer_ranks, levels.inner_ranks};
-    auto inside = call;
-    make_part(inside, t.inner);
-    stages_[0] = make_operation<Inner>(levels.inner(), inside, t.inner);
+    const auto blocks = call.blocks(), k = static_cast<std::size_t>(levels.part);
+    const parts cut(blocks, static_cast<std::size_t>(levels.parts), stripe_blocks(sizeof(T), call.largest_block()));
+    const bool scattered = reduce_inside(t.inner, cut, levels);
 
-    const auto blocks = call.blocks(), parts = static_cast<std::size_t>(levels.parts), k = static_cast<std::size_t>(levels.part);
     const auto element = [&](std::size_t part) {
-      const auto block = part >= parts ? blocks : blocks / parts * part + std::min(part, blocks % parts);
+      const auto block = cut.first(part);
       return block == blocks ? call.in.size() : call.partition.block(block, call.in.size()).first;
     };
     const auto first = element(k), n = element(k + 1) - first;
-    if (k < parts) {
+    if (levels.part < levels.parts) {
       auto between = call;
       between.in = between.out = call.out.subspan(first, n);
       make_part(between, t.outer);
@@ -112,6 +133,7 @@ class hierarchical_engine {
     back.op = {bits};
     back.partition = call.partition;
     back.detector = {part, part + n * sizeof(T)};
+    back.cleared = scattered;
     make_part(back, replicated{});
     stages_[2] = make_operation<replicated>(levels.inner(), back, replicated{});
     for (auto& s : stages_)
@@ -170,11 +192,36 @@ class hierarchical_engine {
   }
 
  private:
+  // A rank needs its part of what is reduced inside, and gets no more where the owner streams do it: unless other hosts have so few
+  // ranks, and there are so few parts with it, that most ranks here would have nothing to fold; and unless the tensor is small, and
+  // one record of each rank is all there is. Whether it gets no more.
+  template <class Levels>
+  bool reduce_inside(const Inner& inner, const parts& cut, const Levels& levels) {
+    if constexpr (std::is_same_v<Inner, automatic> || std::is_same_v<Inner, colocated>) {
+      const auto ranks = static_cast<int>(levels.inner_ranks.size());
+      bool scatters = 2 * levels.parts > ranks;
+      if constexpr (requires { Inner::is_recorded(std::size_t{0}, 0); })
+        scatters = scatters && !Inner::is_recorded(call_.bytes(), ranks);
+      if (scatters) {
+        reduce_scatter scattered;
+        if constexpr (requires { inner.window; }) scattered = {inner.packet_bytes, inner.window};
+        dealt<Call> inside(call_, cut);
+        make_part(inside, scattered);
+        stages_[0] = make_operation<reduce_scatter>(levels.inner(), inside, scattered);
+        return true;
+      }
+    }
+    auto inside = call_;
+    make_part(inside, inner);
+    stages_[0] = make_operation<Inner>(levels.inner(), inside, inner);
+    return false;
+  }
   template <class Part, class Topology>
-  static void make_part(Part& part, const Topology& topology) {
+  void make_part(Part& part, const Topology& topology) const {
     part.blocking = false;
     part.is_stage = true;
-    part.agreed = part.shares = false;
+    part.agreed = call_.agreed;
+    part.shares = false;
     part.density = 1;
     choose_topology(part, topology);
   }

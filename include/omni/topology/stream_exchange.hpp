@@ -26,6 +26,7 @@ namespace omni::detail {
 /// Who owns the blocks.
 enum class ownership {
   shared,      ///< every rank a share: results are streamed back
+  kept,        ///< every rank a share: results stay with it
   replicated,  ///< every rank all of them: contributions go to everybody, and no results
   servers,     ///< ranks beside those that call: contributions go to them, results come from them
 };
@@ -59,12 +60,15 @@ class stream_exchange {
         ranks_(transport.size()),
         servers_(who == ownership::servers ? servers_of(transport) : 0),
         replicated_(who == ownership::replicated),
+        kept_(who == ownership::kept),
         messages_(std::move(mailbox)) {}
   ~stream_exchange() = default;
 
   /// Whether the owners are servers, and this rank none of them.
   [[nodiscard]] bool served() const { return servers_ != 0; }
-  [[nodiscard]] bool returns_results() const { return !replicated_ && !served(); }
+  [[nodiscard]] bool returns_results() const { return gets_results() && !served(); }
+  /// Whether results come from owners.
+  [[nodiscard]] bool gets_results() const { return !replicated_ && !kept_; }
   [[nodiscard]] std::size_t owners() const { return replicated_ ? 1 : static_cast<std::size_t>(served() ? servers_ : ranks_); }
   [[nodiscard]] std::size_t owner_of(int peer) const { return static_cast<std::size_t>(served() ? peer - ranks_ : peer); }
 
@@ -101,11 +105,11 @@ class stream_exchange {
     const auto peers = s.peers.size();
     s.contributions.resize(replicated_ ? 1 : peers);
     s.arriving.resize(served() ? 0 : peers);
-    s.returning.resize(replicated_ ? 0 : peers);
+    s.returning.resize(gets_results() ? peers : 0);
     const auto call = messages_.call();
     const auto all = std::span<const int>(s.peers);
     if constexpr (requires { messages_.reserve(peers); })
-      messages_.reserve((replicated_ ? 1 : 2) * peers * (2 * static_cast<std::size_t>(limits_.window) + 1));
+      messages_.reserve((gets_results() ? 2 : 1) * peers * (2 * static_cast<std::size_t>(limits_.window) + 1));
     for (std::size_t i = 0; i < s.contributions.size(); ++i) {
       s.contributions[i].open(stream_of_contributions, stream_token::make(stream_of_contributions, false, i),
                               replicated_ ? all : all.subspan(i, 1), limits_, rows, call, mine_, take);
@@ -116,7 +120,7 @@ class stream_exchange {
                          call, buffers);
       s.arriving[i].post(messages_);
     }
-    if (replicated_) return;
+    if (!gets_results()) return;
     if (returns_results()) {
       s.results.open(stream_of_results, stream_token::make(stream_of_results, false, 0), all, limits_, result_rows, call, mine_,
                      take);
@@ -191,7 +195,7 @@ class stream_exchange {
     if (!served()) {
       if (stopping()) return true;
       if (!folded) return false;
-      if (replicated_) return true;
+      if (!gets_results()) return true;
       if (!s.results.over()) return false;
     }
     return s.all_finished(s.returning);
@@ -234,7 +238,7 @@ class stream_exchange {
 
   int rank_, ranks_;
   int servers_;  ///< the owners, where ranks that do not call are
-  bool replicated_;
+  bool replicated_, kept_;
   bool shares_ = false;  ///< packets lie in shared memory
   bool started_ = false;
   packet_limits limits_;

@@ -57,7 +57,7 @@ class stream_engine : public stream_exchange<stream_state, Transport> {
       : base(who, transport, std::move(mailbox)),
         call_(call),
         scan_(call_),
-        map_(scan_.blocks(), base::owners(), stripe_blocks(sizeof(T), call.largest_block())),
+        map_(map_of(call_, base::owners())),
         scanned_(map_),
         rows_(map_.rows()) {
     base::size_packets(options, transport.preferred_packet_bytes(), call.largest_block() * sizeof(T), call.shares);
@@ -127,7 +127,12 @@ class stream_engine : public stream_exchange<stream_state, Transport> {
   // Runs to scan before the others have their turn: asking MPI costs microseconds, the memory that ranks share next to nothing.
   static constexpr int runs_per_burst = 16, runs_per_burst_shared = 8;
 
+  static stripes map_of(const Call& call, std::size_t owners) {
+    if constexpr (requires { call.map(); }) return call.map();  // not all ranks need own something
+    else return {call.blocks(), owners, stripe_blocks(sizeof(T), call.largest_block())};
+  }
   void open() {
+    if constexpr (requires { call_.prepare(); }) call_.prepare();
     base::open_streams(rows_, rows_);
     s_->own.open(rows_);
     s_->sources.clear();
@@ -169,11 +174,12 @@ class stream_engine : public stream_exchange<stream_state, Transport> {
     const auto bytes = b.size * sizeof(T);
     const auto [owner, row] = replicated_ ? stripes::place{0, block} : scanned_.at(block);
     auto n = map_.together(row, scan_.consecutive(b.size));
-    const bool mine = base::returns_results() && owner == static_cast<std::size_t>(rank_);
+    const bool mine = !replicated_ && !served() && owner == static_cast<std::size_t>(rank_);
     if (!mine) {
       auto* const at = s_->contributions[replicated_ ? 0 : peer_index(owner)].add(messages_, row, bytes, n);
       if (at == nullptr) return 0;
       copy_bytes(at, call_.input(block), bytes * n);
+      if constexpr (requires { call_.clear(block, n); }) call_.clear(block, b.size * n);
     }
     if (mine || replicated_) s_->own.add(row, n);
     return n;
@@ -187,6 +193,7 @@ class stream_engine : public stream_exchange<stream_state, Transport> {
   // Folds every row that all streams cover.
   bool fold() {
     if (served()) return false;
+    if constexpr (requires { Call::has_one_source; }) return gather();
     auto& s = *s_;
     auto end = scanned_rows(static_cast<std::size_t>(rank_));
     for (const auto& i : s.arriving) end = std::min(end, i.covers());
@@ -197,7 +204,7 @@ class stream_engine : public stream_exchange<stream_state, Transport> {
       if (row >= end) break;
       // The rows from here on that the same ranks have something for.
       const auto n = rows_alike(s.arriving, row, s.own.alike(row, static_cast<std::size_t>(end - row)));
-      if (!map_.exists(block_of(row + n - 1))) refuse_row(row + n - 1);
+      if (!owns(row + n - 1)) refuse_row(row + n - 1);
       const auto done = fold_rows(row, n);
       if (done != 0) moved = true;
       if (done != n) return moved;
@@ -206,9 +213,30 @@ class stream_engine : public stream_exchange<stream_state, Transport> {
     for (auto& i : s.arriving) i.post(messages_);
     return true;
   }
+  // Takes what has come where a block comes from one rank only: in any order, or one rank after the other would send.
+  bool gather() {
+    auto& s = *s_;
+    auto end = scanned_rows(static_cast<std::size_t>(rank_));
+    bool moved = false;
+    for (auto& i : s.arriving) {
+      end = std::min(end, i.covers());
+      if (i.next_row() == in_stream::no_row) continue;
+      deliver(i, 0);
+      i.post(messages_);
+      moved = true;
+    }
+    if (folded_ == end) return moved;
+    folded_ = end;
+    if (folded_ == rows_) report_.union_blocks += report_.blocks_sent;
+    for (auto& i : s.arriving) i.post(messages_);
+    return true;
+  }
   /// The block in a row of this rank's share.
   [[nodiscard]] std::size_t block_of(std::uint64_t row) const {
     return map_.block(row, replicated_ ? 0 : static_cast<std::size_t>(rank_));
+  }
+  [[nodiscard]] bool owns(std::uint64_t row) const {
+    return (replicated_ || static_cast<std::size_t>(rank_) < map_.owners()) && map_.exists(block_of(row));
   }
   [[noreturn]] void refuse_row(std::uint64_t row) const {
     for (const auto& i : s_->arriving)
@@ -223,7 +251,7 @@ class stream_engine : public stream_exchange<stream_state, Transport> {
       auto more = call_.together(block, map_.together(row + done, n - done));
       auto b = range_of(call_, block, more);
       T* to = nullptr;
-      if (!replicated_) {
+      if (base::returns_results()) {
         const auto first = range(block).size;
         if (!scanner::equal_blocks || b.size != first * more) more = 1;  // the last block is shorter
         auto* const room = s_->results.add(messages_, row + done, first * sizeof(T), more);
@@ -232,9 +260,9 @@ class stream_engine : public stream_exchange<stream_state, Transport> {
         b.size = first * more;
       }
       T* const out = call_.output(block, more);
-      if (replicated_) to = out;
+      if (to == nullptr) to = out;
       fold_sources(row, bytes, block, b.size, to);
-      if (!replicated_) copy_bytes(out, to, b.size * sizeof(T));
+      if (to != out) copy_bytes(out, to, b.size * sizeof(T));
       bytes += b.size * sizeof(T);
       done += more;
     }
@@ -285,11 +313,13 @@ class stream_engine : public stream_exchange<stream_state, Transport> {
   }
 
   bool take(std::span<const completion> done) {
-    return base::take(done, [this](std::size_t index) { deliver(s_->returning[index]); });
+    return base::take(done, [this](std::size_t index) {
+      auto& stream = s_->returning[index];
+      deliver(stream, base::owner_of(stream.peer()));
+    });
   }
-  void deliver(in_stream& stream) {
+  void deliver(in_stream& stream, std::size_t owner) {
     while (stream.next_row() != in_stream::no_row) {
-      const auto owner = base::owner_of(stream.peer());
       const auto row = stream.next_row();
       const auto first = map_.block(row, owner);
       auto n = map_.together(row, stream.run(map_.stripe()));
