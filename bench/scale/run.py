@@ -16,6 +16,7 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+LEVELS = {"colocated": 0, "hierarchical": 1, "three-level": 2}  # how often ranks are put together in groups
 DENSE = ["ompi", "rdb", "rab_rdb", "lr", "ompi_ring_segmented"]  # as SimGrid names them; ompi is Open MPI's own choice
 
 
@@ -54,20 +55,24 @@ def model(row, bandwidth, latency, group):
     """What docs/algorithms.md says, in microseconds."""
     n, s, d, u = row["ranks"], row["bytes"], row["density"], row["union"]
     alpha, rate = 2 * latency, bandwidth / 1e6  # a link out and a link in
-    moved = (n - 1) / n * (d + u) * s / rate
+    agreeing = math.ceil(math.log(n, 4)) * alpha
+
+    def streams(ranks, own, size, levels):
+        if not levels:
+            return 2 * alpha + (ranks - 1) / ranks * (own + u) * size / rate
+        g = min(levels[0], ranks)
+        of_group = min(u, g * own) if row["pattern"] != "identical" else u
+        inside = 2 * alpha + (g - 1) / g * (own + u) * size / rate
+        return inside + streams(-(-ranks // g), of_group, size / g, levels[1:])
+
     kind = row["topology"]
-    if kind == "colocated":
-        return 3 * alpha + moved
     if kind == "ring":
-        return (math.ceil(math.log(n, 4)) + 2 * (n - 1)) * alpha + 2 * (n - 1) / n * s / rate
+        return agreeing + 2 * (n - 1) * alpha + 2 * (n - 1) / n * s / rate
     if kind == "dedicated":
-        return 3 * alpha + max(d, u) * s / rate
-    if kind.startswith("hierarchical"):
-        g = min(group, n)
-        m = -(-n // g)
-        inner, outer = (g - 1) / g * (d + u) * s / rate, (m - 1) / m * 2 * u / g * s / rate
-        return 8 * alpha + inner + outer + (g - 1) / g * u * s / rate
-    return 2 * math.ceil(math.log2(n)) * alpha + 2 * (n - 1) / n * s / rate
+        return agreeing + 2 * alpha + max(d, u) * s / rate
+    if kind in LEVELS:
+        return agreeing + streams(n, d, s, [group] * LEVELS[kind])
+    return 2 * math.ceil(math.log2(n)) * alpha + 2 * (n - 1) / n * s / rate  # a good dense algorithm
 
 
 def main():
@@ -76,8 +81,8 @@ def main():
     parser.add_argument("--sizes", default="4", help="MiB of the tensor (default: %(default)s)")
     parser.add_argument("--densities", default="0.1,1,10", help="percent (default: %(default)s)")
     parser.add_argument("--patterns", default="identical", help="of identical, independent, power-law (default: %(default)s)")
-    parser.add_argument("--topologies", default="colocated,hierarchical,ring,dedicated", help="default: %(default)s")
-    parser.add_argument("--group", type=int, default=0, help="ranks that hierarchical puts together; 0: about the root of all (default)")
+    parser.add_argument("--topologies", default="colocated,hierarchical,three-level,ring,dedicated", help="default: %(default)s")
+    parser.add_argument("--group", type=int, default=0, help="ranks that hierarchical puts together; 0: about the root of all, and the third root for three-level (default)")
     parser.add_argument("--packet", type=int, default=0, help="bytes; 0: chosen (default)")
     parser.add_argument("--window", type=int, default=0, help="packets of a stream under way; 0: chosen (default)")
     parser.add_argument("--platform", choices=["cluster", "fat-tree"], default="cluster")
@@ -98,24 +103,25 @@ def main():
     rows = []
     counts = [int(n) for n in options.ranks.split(",")]
     for n in counts:
-        group = options.group or 1 << round(math.log2(n) / 2)
         platform(folder, options.platform, 2 * n, options.bandwidth, options.latency)
         print(f"# {n} ranks", file=sys.stderr)
         best = {}
         for algorithm in DENSE:  # dense takes as long for every density and pattern
-            for row in simulate(folder, options.seconds, n, algorithm, options.plain, "dense", 0, 1, 0, 0, "identical", options.sizes, 100):
+            for row in simulate(folder, options.seconds, n, algorithm, options.plain, "dense", 0, 1, 1, 0, 0, "identical", options.sizes, 100):
                 if row["wrong"] == 0 and row["us"] < best.get(row["bytes"], (math.inf,))[0]:
                     best[row["bytes"]] = (row["us"], algorithm)
         for topology in options.topologies.split(","):
             servers = n if topology == "dedicated" else 0
-            for row in simulate(folder, options.seconds, n + servers, "ompi", options.plain, topology, servers, group, options.packet, options.window,
+            levels = LEVELS.get(topology, 0)
+            group = options.group or 1 << round(math.log2(n) / (levels + 1))
+            for row in simulate(folder, options.seconds, n + servers, "ompi", options.plain, topology, servers, group, group, options.packet, options.window,
                                 options.patterns, options.sizes, options.densities):
                 row["dense_us"], row["dense_algorithm"] = best.get(row["bytes"], (math.nan, "none"))
                 row["speedup"] = row["dense_us"] / row["us"]
                 row["model_us"] = model(row, options.bandwidth, options.latency, group)
                 limit = (n - 1) / n * (row["density"] + row["union"]) * row["bytes"] / options.bandwidth * 1e6
                 row["time_over_limit"] = row["us"] / limit if limit else math.nan
-                if topology == "hierarchical":
+                if levels:
                     row["group"] = group
                 rows.append(row)
     lines = [f"# {options.platform}, {options.bandwidth / 1e9:g} GB/s and {options.latency:g} us a link{', plain' if options.plain else ''}; simulated, best dense of {', '.join(DENSE)}",

@@ -116,6 +116,23 @@ TEST_CASE("three levels: folded inside out, in rank order, to the bit; the parts
     }
 }
 
+TEST_CASE("two levels: what cancels between hosts is null on all ranks") {
+  for (const std::size_t n : {std::size_t{1000}, std::size_t{1200000}}) {
+    const std::vector<int> mine(n, rank() < 2 ? 5 : -5);
+    const int wanted = 5 * std::min(size(), 2) - 5 * std::max(size() - 2, 0);
+    const auto sum = [&](const auto& topology) {
+      auto x = mine;
+      std::vector<int> y(n, 3);
+      omni::allreduce(MPI_COMM_WORLD, x, topology);
+      omni::allreduce(MPI_COMM_WORLD, mine, y, topology);
+      return x == y && x == std::vector<int>(n, wanted);
+    };
+    CHECK(sum(hierarchical<>{.group = 2}));
+    CHECK(sum(hierarchical<omni::colocated, omni::colocated>{.group = 2}));
+    CHECK(sum(hierarchical<omni::replicated, omni::ring>{.group = 2}));
+  }
+}
+
 TEST_CASE("two levels: many under way, on several communicators") {
   owned dup, half;
   MPI_Comm_dup(MPI_COMM_WORLD, &dup.comm);

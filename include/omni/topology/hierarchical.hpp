@@ -39,7 +39,7 @@ struct automatic;
 ///
 ///     omni::allreduce(comm, grad, omni::hierarchical<>{});
 ///     omni::allreduce(comm, grad, omni::hierarchical<omni::colocated, omni::ring>{});  // inside a host, and between hosts
-///     omni::allreduce(comm, grad, omni::hierarchical<omni::colocated, omni::hierarchical<>>{.group = 8});          // three levels
+///     omni::allreduce(comm, grad, omni::hierarchical<omni::colocated, omni::hierarchical<>>{.group = 8});  // three levels
 ///
 /// Bytes out of a host of H: those of `Outer` for H ranks that have the host's union, (H-1)/H (d' + u) S for colocated, where d' is
 /// the share of blocks that are not null on some rank of the host; beside that, each of its L ranks writes and reads (L-1)/L d S
