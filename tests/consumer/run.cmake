@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The omni authors
 # SPDX-License-Identifier: BSL-1.0
 
-# cmake -DMODE=install|subdirectory|fetched|package|refused|pkg_config ... -P run.cmake
+# cmake -DMODE=install|subdirectory|fetched|package|cuda|refused|pkg_config ... -P run.cmake
 
 set(prefix "${WORK}/prefix")
 set(build "${WORK}/${MODE}")
@@ -17,6 +17,10 @@ endfunction()
 set(configure
     "${CMAKE_COMMAND}" -G "${GENERATOR}" -S "${HERE}/${MODE}" -B "${build}" "-DCMAKE_CXX_COMPILER=${COMPILER}"
     "-DMPI_CXX_COMPILER=${MPI_COMPILER}" "-DCMAKE_PREFIX_PATH=${prefix}" "-DOMNI_SOURCE=${OMNI_SOURCE}" "-DWITH_BOOST=${WITH_BOOST}")
+
+if(MODE STREQUAL "cuda")
+  list(APPEND configure "-DCMAKE_CUDA_COMPILER=${CUDA_COMPILER}" "-DCMAKE_CUDA_HOST_COMPILER=${CUDA_HOST_COMPILER}" -DCMAKE_CUDA_ARCHITECTURES=80)
+endif()
 
 if(MODE STREQUAL "install")
   # Moved after installing: nothing in it may know where it was.

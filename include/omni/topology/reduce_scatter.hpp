@@ -20,7 +20,7 @@ namespace omni::detail {
 template <class Call>
 class dealt : public Call {
  public:
-  dealt(const Call& call, const parts& cut) : Call(call), cut_(cut) {}
+  dealt(const Call& whole, const parts& cut) : Call(whole), cut_(cut) {}
 
   [[nodiscard]] const stripes& map() const { return cut_.map(); }
   [[nodiscard]] block_range range(std::size_t block) const { return Call::range(cut_.block(block)); }
