@@ -53,6 +53,7 @@ inline int simulated_iallgather(const void* in, int n, MPI_Datatype type, void* 
 #include <memory>
 #include <new>
 #include <omni/allreduce.hpp>
+#include <omni/calibrate.hpp>
 #include <omni/cluster.hpp>
 #include <random>
 #include <span>
@@ -118,6 +119,7 @@ struct bench {
     const omni::fixed_blocks blocks{block};
     if (cluster != nullptr) return omni::allreduce(*cluster, x, blocks, omni::dedicated{.packet_bytes = packet, .window = window});
     if (topology == "colocated") return omni::allreduce(comm, x, blocks, omni::colocated{.packet_bytes = packet, .window = window});
+    if (topology == "automatic") return omni::allreduce(comm, x, blocks);
     if (topology == "ring") return omni::allreduce(comm, x, blocks, omni::ring{.packet_bytes = packet, .window = window});
     const omni::hierarchical<omni::colocated, omni::colocated> two{
         .inner = {packet, window}, .outer = {packet, window}, .group = last};
@@ -215,6 +217,7 @@ int main(int argc, char** argv) {
       MPI_Comm_free(&b.comm);
       b.comm = works ? cluster->workers() : MPI_COMM_NULL;
     }
+    if (b.topology == "automatic") omni::calibrate(b.comm);
     if (works)
       for (const auto& pattern : split(argv[7]))
         for (const auto& mebibytes : split(argv[8]))

@@ -16,7 +16,7 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-LEVELS = {"colocated": 0, "hierarchical": 1, "three-level": 2}  # how often ranks are put together in groups
+LEVELS = {"automatic": 0, "colocated": 0, "hierarchical": 1, "three-level": 2}  # how often ranks are put together in groups
 DENSE = ["ompi", "rdb", "rab_rdb", "lr", "ompi_ring_segmented"]  # as SimGrid names them; ompi is Open MPI's own choice
 
 
@@ -106,7 +106,10 @@ def main():
         platform(folder, options.platform, 2 * n, options.bandwidth, options.latency)
         print(f"# {n} ranks", file=sys.stderr)
         best = {}
+        largest = max(int(s) for s in options.sizes.split(",")) << 20
         for algorithm in DENSE:  # dense takes as long for every density and pattern
+            if algorithm == "rdb" and n * largest > 8 << 30:
+                continue  # it takes two tensors of memory for each rank, and is never the best of large ones
             for row in simulate(folder, options.seconds, n, algorithm, options.plain, "dense", 0, 1, 1, 0, 0, "identical", options.sizes, 100):
                 if row["wrong"] == 0 and row["us"] < best.get(row["bytes"], (math.inf,))[0]:
                     best[row["bytes"]] = (row["us"], algorithm)

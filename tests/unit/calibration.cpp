@@ -75,6 +75,8 @@ TEST_CASE("automatic: as calibrated, as told, or as assumed") {
   CHECK(automatic{}.ring_limit(known) == 36666);
   CHECK(automatic{}.ring_limit(unknown) == 1U << 20U);
   CHECK(automatic{}.ring_limit(hosts(4, 1, {50e-6, 1e9, 8e9})) == 4U << 20U);
+  // (3 + 2 63 - 1.2 2 6) / 0.2 latencies, in bytes that 2 63/64 of the tensor come to.
+  CHECK(automatic{}.ring_limit(hosts(64, 1, {4e-6, 12.5e9, 8e9})) == doctest::Approx(14552380).epsilon(0.0001));
   CHECK(automatic{.ring_bytes = 777}.ring_limit(known) == 777);
   CHECK(automatic{}.choose(53334, 1, known) == way::ring);
   CHECK(automatic{}.choose((1U << 20U) - 4, 1, unknown) == way::native);

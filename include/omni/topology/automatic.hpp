@@ -44,7 +44,8 @@ namespace omni {
 /// bytes. All ranks give the same two limits.
 struct automatic {
   std::size_t small_bytes = 0;  ///< 0: by the cost model where the communicator was calibrated, else 256 KiB
-  std::size_t ring_bytes = 0;   ///< 0: by the cost model where a slow link was calibrated, 1 MiB where nothing was, else 4 MiB
+  std::size_t ring_bytes =
+      0;  ///< 0: by the cost model where hosts were calibrated (on a fast link at least 4 MiB), 4 MiB on one host, else 1 MiB
 
   static constexpr std::string_view name = "automatic";
   static constexpr bool samples_density = true;
@@ -87,7 +88,7 @@ struct automatic {
     if (here.one_host) return fast;
     if (!here.measured.known()) return unknown;  // the ring loses less on a fast link than MPI's default does on a slow one
     const detail::cost_model model(here.measured, here.ranks);
-    return model.is_slow() ? std::min(model.ring_bytes(), one_message) : fast;
+    return std::min(model.is_slow() ? model.ring_bytes() : std::max(model.ring_bytes(), fast), one_message);
   }
   /// Whether a dense algorithm is faster. Inside a host that is where the copies of sparse packets cost more than the volume they
   /// save; between hosts volume is all, and the streams carry less than a ring unless nothing is null. The limits are measured
