@@ -150,12 +150,13 @@ def draw(rows, path):
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
     cases = sorted({(r["bytes"], r["pattern"], r["density"]) for r in rows})
+    colours = {topology: f"C{i}" for i, topology in enumerate(sorted({r["topology"] for r in rows}))}
     figure, panels = plt.subplots(1, len(cases), figsize=(3.6 * len(cases) + 1, 3.8), squeeze=False)
     for panel, case in zip(panels[0], cases):
         mine = [r for r in rows if (r["bytes"], r["pattern"], r["density"]) == case]
         for topology in sorted({r["topology"] for r in mine}):
             line = sorted((r["ranks"], r["us"]) for r in mine if r["topology"] == topology)
-            panel.plot(*zip(*line), "o-", ms=3.5, label=topology)
+            panel.plot(*zip(*line), "o-", ms=3.5, label=topology, color=colours[topology])
         panel.plot(*zip(*sorted({(r["ranks"], r["dense_us"]) for r in mine})), "k--", lw=1, label="dense, best")
         panel.set(xscale="log", yscale="log", xlabel="ranks", title=f"{case[0] >> 20} MiB, {case[1]}, {100 * case[2]:g} %")
         panel.title.set_fontsize(8)
