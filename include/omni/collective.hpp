@@ -233,7 +233,7 @@ class collective final : public operation_base {
       }
       // Of a call that was agreed on, the engine's first packets tell whether all have come to this stage; those of its own stages,
       // where it has some.
-      if (call_.is_stage && std::exchange(call_.agreed, false) && !samples()) {
+      if (call_.is_stage && std::exchange(call_.agreed, call_.agreed && has_stages) && !samples()) {
         if (!called_off_ || has_stages) return false;
         compare();
         return true;

@@ -24,16 +24,21 @@ using testing::owned;
 using testing::rank;
 using testing::size;
 
-/// Folded in rank order in each group, then group by group.
+/// Folded in rank order in each group.
 template <class T, class Op>
-std::vector<T> fold_by_groups(const std::vector<std::vector<T>>& inputs, std::size_t group) {
+std::vector<std::vector<T>> sums_of_groups(const std::vector<std::vector<T>>& inputs, std::size_t group) {
   std::vector<std::vector<T>> sums;
   for (std::size_t first = 0; first < inputs.size(); first += group) {
     const auto from = inputs.begin() + static_cast<std::ptrdiff_t>(first);
     const std::vector<std::vector<T>> mine(from, from + static_cast<std::ptrdiff_t>(std::min(group, inputs.size() - first)));
     sums.push_back(oracle::fold_in_rank_order(mine, oracle::twin<Op>{}));
   }
-  return oracle::fold_in_rank_order(sums, oracle::twin<Op>{});
+  return sums;
+}
+/// And then group by group.
+template <class T, class Op>
+std::vector<T> fold_by_groups(const std::vector<std::vector<T>>& inputs, std::size_t group) {
+  return oracle::fold_in_rank_order(sums_of_groups<T, Op>(inputs, group), oracle::twin<Op>{});
 }
 
 template <class T, class Op>
@@ -87,33 +92,25 @@ TEST_CASE("two levels: whatever inside and between") {
 
 TEST_CASE("three levels: folded inside out, in rank order, to the bit; the parts are cut at the first blocking call") {
   using nested = hierarchical<omni::colocated, hierarchical<omni::colocated, omni::colocated>>;
-  const nested levels{{.packet_bytes = 3000}, {{}, {}, 2}, 2};
   std::uint64_t seed = 8900;
-  for (const auto shape : patterns::all)
-    for (const std::size_t n : {std::size_t{1}, std::size_t{257}, std::size_t{30011}}) {
-      const auto inputs = patterns::tensors<patterns::wild>(shape, ++seed, size(), n, 0.0F);
-      // Pairs of ranks, then pairs of such pairs, then these; rank k of each pair takes its part on.
-      std::vector<std::vector<float>> sums = inputs;
-      for (int level = 0; level < 2; ++level) {
-        std::vector<std::vector<float>> pairs;
-        for (std::size_t first = 0; first < sums.size(); first += 2) {
-          const auto from = sums.begin() + static_cast<std::ptrdiff_t>(first);
-          const std::vector<std::vector<float>> two(
-              from, from + static_cast<std::ptrdiff_t>(std::min<std::size_t>(2, sums.size() - first)));
-          pairs.push_back(oracle::fold_in_rank_order(two, oracle::twin<omni::sum>{}));
-        }
-        sums = pairs;
+  for (const int inside : {1, 2})
+    for (const auto shape : patterns::all)
+      for (const std::size_t n : {std::size_t{1}, std::size_t{257}, std::size_t{30011}}) {
+        const auto inputs = patterns::tensors<patterns::wild>(shape, ++seed, size(), n, 0.0F);
+        const nested levels{{.packet_bytes = 3000}, {{}, {}, 2}, inside};
+        // Ranks one by one or in pairs, then pairs of these, then all.
+        auto sums = inputs;
+        if (inside == 2) sums = sums_of_groups<float, omni::sum>(sums, 2);
+        const auto wanted = fold_by_groups<float, omni::sum>(sums, 2);
+        auto x = inputs[static_cast<std::size_t>(rank())];
+        const auto r = omni::allreduce(MPI_COMM_WORLD, x, levels, omni::fixed_blocks{32});
+        CHECK(testing::difference(x, wanted) == "");
+        if (size() > 1) CHECK(r.topology == "hierarchical");
+        x = inputs[static_cast<std::size_t>(rank())];
+        auto request = omni::iallreduce(MPI_COMM_WORLD, x, levels, omni::fixed_blocks{32});
+        request.wait();
+        CHECK(testing::difference(x, wanted) == "");
       }
-      const auto wanted = oracle::fold_in_rank_order(sums, oracle::twin<omni::sum>{});
-      auto x = inputs[static_cast<std::size_t>(rank())];
-      const auto r = omni::allreduce(MPI_COMM_WORLD, x, levels, omni::fixed_blocks{32});
-      CHECK(testing::difference(x, wanted) == "");
-      if (size() > 1) CHECK(r.topology == "hierarchical");
-      x = inputs[static_cast<std::size_t>(rank())];
-      auto request = omni::iallreduce(MPI_COMM_WORLD, x, levels, omni::fixed_blocks{32});
-      request.wait();
-      CHECK(testing::difference(x, wanted) == "");
-    }
 }
 
 TEST_CASE("two levels: what cancels between hosts is null on all ranks") {

@@ -59,7 +59,7 @@ class stripes {
   }
   /// Of so many consecutive rows, those that are consecutive blocks, too.
   [[nodiscard]] std::size_t together(std::uint64_t row, std::size_t rows) const {
-    return owners_ == 1 ? rows : std::min(rows, stripe() - within(row));
+    return owners_ == 1 ? rows : in_stripe(static_cast<std::size_t>(row), rows);
   }
 
  private:

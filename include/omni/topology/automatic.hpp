@@ -44,8 +44,7 @@ namespace omni {
 /// bytes. All ranks give the same two limits.
 struct automatic {
   std::size_t small_bytes = 0;  ///< 0: by the cost model where the communicator was calibrated, else 256 KiB
-  std::size_t ring_bytes =
-      0;  ///< 0: by the cost model where hosts were calibrated (on a fast link at least 4 MiB), 4 MiB on one host, else 1 MiB
+  std::size_t ring_bytes = 0;   ///< 0: by the cost model where it was (4 MiB or more on a fast link), else 1 MiB; 4 MiB on one host
 
   static constexpr std::string_view name = "automatic";
   static constexpr bool samples_density = true;
