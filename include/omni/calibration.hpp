@@ -15,13 +15,21 @@ struct calibration {
   double latency = 0;    ///< seconds from rank to rank, of a message of a few bytes
   double link_rate = 0;  ///< bytes a second that a rank sends and receives while all do
   double scan_rate = 0;  ///< bytes a second in which a rank looks for blocks that are not null, while all do
+  double mpi_rate = 0;   ///< bytes of a tensor of mpi_bytes that MPI's own allreduce reduces a second; 0 unless the link is fast
+
+  static constexpr std::size_t mpi_bytes = std::size_t{4} << 20U;
+  static constexpr double fast_link = 500e6;  ///< 4 Gbit/s
 
   /// Whether anything was measured.
   [[nodiscard]] bool known() const { return latency > 0 && link_rate > 0 && scan_rate > 0; }
+  /// Whether copying a packet takes about as long as sending it: a message that shakes hands is copied once less than one that is
+  /// sent at once.
+  [[nodiscard]] bool has_fast_link() const { return known() && link_rate >= fast_link; }
   friend bool operator==(const calibration&, const calibration&) = default;
   friend std::ostream& operator<<(std::ostream& os, const calibration& c) {
-    return os << "latency " << c.latency * 1e6 << " us, link " << c.link_rate / 1e6 << " MB/s, scan " << c.scan_rate / 1e6
-              << " MB/s";
+    os << "latency " << c.latency * 1e6 << " us, link " << c.link_rate / 1e6 << " MB/s, scan " << c.scan_rate / 1e6 << " MB/s";
+    if (c.mpi_rate > 0) os << ", MPI's allreduce " << c.mpi_rate / 1e6 << " MB/s";
+    return os;
   }
 };
 
@@ -52,12 +60,15 @@ class cost_model {
     const double latencies = agreement_steps() / price - 2 * log2_ranks();
     return static_cast<std::size_t>(std::clamp(latencies * at_.latency * at_.link_rate / (2 * others()), 4096.0, 4194304.0));
   }
-  /// The smallest dense tensor for the ring: its 2 (N-1) latencies then take at most a fifth more than a good dense algorithm
-  /// takes. MPI's own choice is seldom that good on a slow link, where messages that are not paced collide.
+  /// The smallest dense tensor for the ring, with its 2 (N-1) latencies, instead of what MPI chooses. Where that was not measured,
+  /// it is taken to need a fifth more than a good dense algorithm: on a slow link messages that are not paced collide.
   [[nodiscard]] std::size_t ring_bytes() const {
-    constexpr double more = 0.2;
-    const double latencies = agreement_steps() + 2 * (ranks_ - 1) - (1 + more) * 2 * log2_ranks();
-    return static_cast<std::size_t>(std::max(0.0, latencies / more) * at_.latency * at_.link_rate / (2 * others()));
+    const auto bytes = static_cast<double>(calibration::mpi_bytes);
+    const double mpi = at_.mpi_rate > 0 ? bytes / at_.mpi_rate / dense(bytes) : 1.2;
+    constexpr double most = 0x1p60;
+    if (mpi <= 1) return static_cast<std::size_t>(most);
+    const double latencies = (agreement_steps() + 2 * (ranks_ - 1) - mpi * 2 * log2_ranks()) / (mpi - 1);
+    return static_cast<std::size_t>(std::clamp(latencies * at_.latency * at_.link_rate / (2 * others()), 0.0, most));
   }
   /// Of Ethernet up to 2 Gbit/s.
   [[nodiscard]] bool is_slow() const { return at_.link_rate < 250e6; }

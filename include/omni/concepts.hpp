@@ -72,8 +72,8 @@ concept mailbox = std::movable<M> && requires(M& m, const M& c, int peer, unsign
 /// Carries bytes between the ranks of a group.
 ///
 /// `open()` starts an operation: the k-th mailbox that a rank opens talks to the k-th of every other rank.
-/// `may_lose` says whether messages can be lost. `preferred_packet_bytes()` is the largest message that travels without a
-/// handshake of its own.
+/// `may_lose` says whether messages can be lost. `preferred_packet_bytes()` is the message that travels best, the same on all
+/// ranks: as a rule the largest that needs no handshake of its own.
 ///
 /// A transport may offer more, and the library makes use of it (transport/mpi.hpp does all): `agrees_first = true`, to agree on
 /// every call before it starts; `mark_broken(why)`, `is_usable()` and `expect_usable()`, to refuse calls after an error, and to end

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 #include <mpi.h>
 
+#include <algorithm>
 #include <bit>
 #include <chrono>
 #include <cmath>
@@ -167,16 +168,44 @@ TEST_CASE("calibration while requests of another communicator need this rank") {
   CHECK(x[777] == size());
 }
 
+TEST_CASE("calibration: packets are larger where the link is fast, and so are those of its levels") {
+  testing::owned mine;
+  MPI_Comm_dup(MPI_COMM_WORLD, &mine.comm);
+  const auto sum = [&](auto topology) {
+    std::vector<int> x(3U << 18U, rank() + 1);
+    omni::allreduce(mine.comm, x, topology);
+    CHECK(std::count(x.begin(), x.end(), size() * (size() + 1) / 2) == static_cast<std::ptrdiff_t>(x.size()));
+  };
+  const omni::hierarchical<omni::colocated, omni::colocated> in_pairs{.group = 2};
+  sum(omni::colocated{});
+  sum(in_pairs);
+  const omni::transport::mpi transport(mine.comm);
+  const std::size_t at_once = std::size_t{62} << 10U, shaking_hands = std::size_t{128} << 10U;
+  CHECK(transport.preferred_packet_bytes() == at_once);
+  const auto packet = omni::calibrate(mine.comm).has_fast_link() ? shaking_hands : at_once;
+  CHECK(transport.preferred_packet_bytes() == packet);
+  sum(omni::colocated{});
+  sum(omni::replicated{});
+  sum(omni::ring{});
+  sum(in_pairs);
+  sum(omni::automatic{});
+  if (size() == 1) return;
+  const auto levels = omni::transport::mpi(mine.comm).levels(2);
+  CHECK(levels.inner().preferred_packet_bytes() == packet);
+  if (levels.part < levels.parts) CHECK(levels.outer().preferred_packet_bytes() == packet);
+}
+
 TEST_CASE("calibration: measured once, and the same on all ranks") {
   testing::owned mine;
   MPI_Comm_dup(MPI_COMM_WORLD, &mine.comm);
   const auto measured = omni::calibrate(mine.comm);
   CHECK(measured.known() == (size() > 1));
   CHECK(omni::calibrate(mine.comm) == measured);
-  std::vector<double> all{measured.latency, measured.link_rate, measured.scan_rate}, largest(3), smallest(3);
-  MPI_Allreduce(all.data(), largest.data(), 3, MPI_DOUBLE, MPI_MAX, mine.comm);
-  MPI_Allreduce(all.data(), smallest.data(), 3, MPI_DOUBLE, MPI_MIN, mine.comm);
+  std::vector<double> all{measured.latency, measured.link_rate, measured.scan_rate, measured.mpi_rate}, largest(4), smallest(4);
+  MPI_Allreduce(all.data(), largest.data(), 4, MPI_DOUBLE, MPI_MAX, mine.comm);
+  MPI_Allreduce(all.data(), smallest.data(), 4, MPI_DOUBLE, MPI_MIN, mine.comm);
   CHECK(largest == smallest);
+  CHECK((measured.mpi_rate > 0) == measured.has_fast_link());
   std::vector<int> x(1000, 1);
   omni::allreduce(mine.comm, x);
   CHECK(x[999] == size());

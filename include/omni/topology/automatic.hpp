@@ -44,7 +44,7 @@ namespace omni {
 /// bytes. All ranks give the same two limits.
 struct automatic {
   std::size_t small_bytes = 0;  ///< 0: by the cost model where the communicator was calibrated, else 256 KiB
-  std::size_t ring_bytes = 0;   ///< 0: by the cost model where it was (4 MiB or more on a fast link), else 1 MiB; 4 MiB on one host
+  std::size_t ring_bytes = 0;   ///< 0: by the cost model where it was (4 MiB or more above 2 Gbit/s), else 1 MiB; 4 MiB on one host
 
   static constexpr std::string_view name = "automatic";
   static constexpr bool samples_density = true;

@@ -58,8 +58,13 @@ class out_stream {
   [[nodiscard]] bool over() const { return closed_ && in_flight_ == 0; }
   [[nodiscard]] std::uint64_t covered() const { return covered_; }
   [[nodiscard]] std::size_t bytes_sent() const { return bytes_sent_; }
-  /// Whether the packet being filled is worth sending to a peer that has nothing to do.
-  [[nodiscard]] bool worthwhile() const { return current_ != none && slots_[current_].packet.filled() >= limits_.packet_bytes / 4; }
+  /// Whether the packet being filled is worth sending to a peer that has nothing to do: early in the stream a small one, that the
+  /// peer has something to do, then one that is large beside what it has got. Where MPI takes small messages off the sender's
+  /// hands, every peer always seems to have nothing to do.
+  [[nodiscard]] bool worthwhile() const {
+    const auto least = std::max(limits_.packet_bytes / 4, bytes_sent_ / peers_.size() / 2);
+    return current_ != none && slots_[current_].packet.filled() >= least;
+  }
 
   /// Room for the elements of `blocks` blocks in consecutive rows, of `bytes` each, in a new packet if need be; nullptr while all
   /// packets are under way. `blocks` becomes the number of those that there is room for.

@@ -13,13 +13,13 @@
 namespace omni::detail {
 
 /// Packet size and window for a number of ranks: as the user wants, or the transport's best as far as all buffers stay below 12
-/// MiB.
+/// MiB, or 48 MiB where its best is more than most send at once: on a fast link small packets cost more.
 struct stream_options {
   std::size_t packet_bytes = 0;
   int window = 0;
 
   [[nodiscard]] packet_limits limits(int ranks, std::size_t preferred, std::size_t largest_block_bytes) const {
-    constexpr std::size_t budget = std::size_t{12} << 20U;
+    const auto budget = std::size_t{preferred > (std::size_t{64} << 10U) ? 48U : 12U} << 20U;
     packet_limits l;
     l.window = window > 0 ? window : 2;
     // Buffers for each peer: window + 1 to fill and send, window to receive contributions and window to receive results.

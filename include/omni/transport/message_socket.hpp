@@ -34,7 +34,7 @@ class message_socket {
   message_socket(Inner& inner, std::size_t datagram_bytes)
       : inner_(&inner),
         messages_(inner.open()),
-        bytes_(datagram_bytes != 0 ? datagram_bytes : inner.preferred_packet_bytes()),
+        bytes_(datagram_bytes != 0 ? datagram_bytes : std::min(inner.preferred_packet_bytes(), largest_datagram)),
         traffic_(static_cast<std::size_t>(inner.size())) {
     if constexpr (requires { inner.queue(); }) {
       // The transport may have to be readied, and operations that came before to begin.
@@ -129,6 +129,7 @@ class message_socket {
 
  private:
   static constexpr std::size_t posted = 8;  // receives for each peer
+  static constexpr std::size_t largest_datagram = std::size_t{62} << 10U;
   static constexpr std::uint64_t sending = std::uint64_t{1} << 63U, closing = std::uint64_t{1} << 62U;
   static constexpr double brief = 0.2;  // seconds
 

@@ -38,8 +38,12 @@ class mpi {
 
   [[nodiscard]] int rank() const { return context_->rank(); }
   [[nodiscard]] int size() const { return context_->size(); }
-  /// Just under the eager limit of TCP in Open MPI (64 KiB with its header); one more byte and every packet shakes hands.
-  [[nodiscard]] std::size_t preferred_packet_bytes() const { return std::size_t{62} * 1024; }
+  /// Just under the eager limit of TCP in Open MPI (64 KiB with its header); one more byte and every packet shakes hands, which on
+  /// a link found to be fast costs less than the copy it spares (docs/tuning.md).
+  [[nodiscard]] std::size_t preferred_packet_bytes() const {
+    constexpr std::size_t at_once = std::size_t{62} << 10U, shaking_hands = std::size_t{128} << 10U;
+    return measured().has_fast_link() ? shaking_hands : at_once;
+  }
   [[nodiscard]] detail::mpi_context& context() const { return *context_; }
   /// An operation outlives its communicator if that is freed before the operation is done.
   [[nodiscard]] std::shared_ptr<const void> keep_alive() const { return context_->shared_from_this(); }
@@ -194,14 +198,23 @@ class mpi {
     const detail::mpi_levels* of;
     std::span<const int> inner_ranks, outer_ranks;
     int part, parts;
-    [[nodiscard]] mpi inner() const { return mpi(of->inner); }
+    const calibration* measured;  ///< holds for the links of its parts as well
+    [[nodiscard]] mpi inner() const { return part_of(of->inner); }
     /// Precondition: part < parts.
-    [[nodiscard]] mpi outer() const { return mpi(of->outer); }
+    [[nodiscard]] mpi outer() const { return part_of(of->outer); }
+
+   private:
+    friend class mpi;
+    [[nodiscard]] mpi part_of(MPI_Comm comm) const {
+      mpi made(comm);
+      made.context_->take_for_measured(*measured);
+      return made;
+    }
   };
   /// Ranks by host, or so many consecutive ones together. Collective and blocking at the first call.
   [[nodiscard]] levels_view levels(int group) {
     const auto& l = context_->levels(group);
-    return {&l, l.inner_ranks, l.outer_ranks, l.part, l.parts};
+    return {&l, l.inner_ranks, l.outer_ranks, l.part, l.parts, &context_->measured()};
   }
   /// Whether levels() may be called, by one that may block or not.
   [[nodiscard]] bool has_levels(int group, bool may_block) const {

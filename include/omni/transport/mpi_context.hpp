@@ -158,6 +158,10 @@ class mpi_context : public std::enable_shared_from_this<mpi_context> {
     if (!measured_.known() && size_ > 1) measured_ = mpi_calibration(comm_, ranks_of_a_host_).result();
     return measured_;
   }
+  /// Ranks of a communicator that was measured, and have been told of it.
+  void take_for_measured(const calibration& whole) {
+    if (!measured_.known()) measured_ = whole;
+  }
   /// The memory that all ranks share, if they do.
   [[nodiscard]] window* shared_window() const { return window_.get(); }
 
