@@ -217,14 +217,11 @@ int main(int argc, char** argv) {
       MPI_Comm_free(&b.comm);
       b.comm = works ? cluster->workers() : MPI_COMM_NULL;
     }
-    // With more ranks that takes the simulator minutes: packets are what it would choose.
+    // With more ranks that takes the simulator minutes.
     constexpr int most_calibrated = 64;
-    if (cluster == nullptr && b.topology != "dense") {
-      int ranks = 0;
-      MPI_Comm_size(b.comm, &ranks);
-      if (ranks <= most_calibrated) omni::calibrate(b.comm);
-      else if (b.packet == 0 && b.topology != "colocated") b.packet = std::size_t{128} << 10U;
-    }
+    int ranks = 0;
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    if (cluster == nullptr && b.topology != "dense" && ranks <= most_calibrated) omni::calibrate(b.comm);
     if (works)
       for (const auto& pattern : split(argv[7]))
         for (const auto& mebibytes : split(argv[8]))

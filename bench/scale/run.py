@@ -17,6 +17,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LEVELS = {"automatic": 0, "colocated": 0, "hierarchical": 1, "three-level": 2}  # how often ranks are put together in groups
+CALIBRATED = 64  # ranks, at most: of more it takes the simulator minutes
 DENSE = ["ompi", "rdb", "rab_rdb", "lr", "ompi_ring_segmented"]  # as SimGrid names them; ompi is Open MPI's own choice
 
 
@@ -82,7 +83,7 @@ def main():
     parser.add_argument("--densities", default="0.1,1,10", help="percent (default: %(default)s)")
     parser.add_argument("--patterns", default="identical", help="of identical, independent, power-law (default: %(default)s)")
     parser.add_argument("--topologies", default="colocated,hierarchical,three-level,ring,dedicated", help="default: %(default)s")
-    parser.add_argument("--group", type=int, default=0, help="ranks that hierarchical puts together; 0: about the root of all, and the third root for three-level (default)")
+    parser.add_argument("--group", type=int, default=0, help="ranks that hierarchical puts together; 0: about the root of all, and the third root or more for three-level (default)")
     parser.add_argument("--packet", type=int, default=0, help="bytes; 0: chosen (default)")
     parser.add_argument("--window", type=int, default=0, help="packets of a stream under way; 0: chosen (default)")
     parser.add_argument("--platform", choices=["cluster", "fat-tree"], default="cluster")
@@ -116,8 +117,12 @@ def main():
         for topology in options.topologies.split(","):
             servers = n if topology == "dedicated" else 0
             levels = LEVELS.get(topology, 0)
-            group = options.group or 1 << round(math.log2(n) / (levels + 1))
-            for row in simulate(folder, options.seconds, n + servers, "ompi", options.plain, topology, servers, group, group, options.packet, options.window,
+            root = math.log2(n) / (levels + 1)
+            group = options.group or 1 << (math.ceil(root) if levels > 1 else round(root))
+            packet = options.packet
+            if packet == 0 and n > CALIBRATED and levels != 0 and options.bandwidth >= 500e6:
+                packet = 128 << 10  # what calibration would choose
+            for row in simulate(folder, options.seconds, n + servers, "ompi", options.plain, topology, servers, group, group, packet, options.window,
                                 options.patterns, options.sizes, options.densities):
                 row["dense_us"], row["dense_algorithm"] = best.get(row["bytes"], (math.nan, "none"))
                 row["speedup"] = row["dense_us"] / row["us"]

@@ -60,15 +60,18 @@ class cost_model {
     const double latencies = agreement_steps() / price - 2 * log2_ranks();
     return static_cast<std::size_t>(std::clamp(latencies * at_.latency * at_.link_rate / (2 * others()), 4096.0, 4194304.0));
   }
-  /// The smallest dense tensor for the ring, with its 2 (N-1) latencies, instead of what MPI chooses. Where that was not measured,
-  /// it is taken to need a fifth more than a good dense algorithm: on a slow link messages that are not paced collide.
-  [[nodiscard]] std::size_t ring_bytes() const {
+  /// Whether MPI's own allreduce was found to be better than a good dense algorithm over messages of a packet's size, and by more
+  /// than times vary.
+  [[nodiscard]] bool has_good_mpi() const {
     const auto bytes = static_cast<double>(calibration::mpi_bytes);
-    const double mpi = at_.mpi_rate > 0 ? bytes / at_.mpi_rate / dense(bytes) : 1.2;
-    constexpr double most = 0x1p60;
-    if (mpi <= 1) return static_cast<std::size_t>(most);
-    const double latencies = (agreement_steps() + 2 * (ranks_ - 1) - mpi * 2 * log2_ranks()) / (mpi - 1);
-    return static_cast<std::size_t>(std::clamp(latencies * at_.latency * at_.link_rate / (2 * others()), 0.0, most));
+    return at_.mpi_rate > 0 && bytes / at_.mpi_rate < 0.9 * dense(bytes);
+  }
+  /// The smallest dense tensor for the ring: its 2 (N-1) latencies then take at most a fifth more than a good dense algorithm
+  /// takes. MPI's own choice is seldom that good on a slow link, where messages that are not paced collide.
+  [[nodiscard]] std::size_t ring_bytes() const {
+    constexpr double more = 0.2;
+    const double latencies = agreement_steps() + 2 * (ranks_ - 1) - (1 + more) * 2 * log2_ranks();
+    return static_cast<std::size_t>(std::max(0.0, latencies / more) * at_.latency * at_.link_rate / (2 * others()));
   }
   /// Of Ethernet up to 2 Gbit/s.
   [[nodiscard]] bool is_slow() const { return at_.link_rate < 250e6; }

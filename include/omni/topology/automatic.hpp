@@ -35,7 +35,8 @@ namespace omni {
 /// | above, dense | ring |
 ///
 /// Whether a tensor counts as dense goes by the densest rank; the ranks agree on it together with everything else (agreement.hpp).
-/// Each looks at a few blocks, always the same: the same input gives the same choice, and so the same bits, in every run.
+/// Each looks at a few blocks, always the same: the same input gives the same choice, and so the same bits, in every run. Of a
+/// communicator that was calibrated, in every run that measures about the same.
 ///
 /// Without MPI, for an operation or type that MPI does not have, and for groups of tensors, it is the owner streams at every size.
 ///
@@ -44,7 +45,8 @@ namespace omni {
 /// bytes. All ranks give the same two limits.
 struct automatic {
   std::size_t small_bytes = 0;  ///< 0: by the cost model where the communicator was calibrated, else 256 KiB
-  std::size_t ring_bytes = 0;   ///< 0: by the cost model where it was (4 MiB or more above 2 Gbit/s), else 1 MiB; 4 MiB on one host
+  std::size_t ring_bytes = 0;   ///< 0: by the cost model where it was (4 MiB or more above 2 Gbit/s, 1 GiB where MPI is good), else
+                                ///< 1 MiB; 4 MiB on one host
 
   static constexpr std::string_view name = "automatic";
   static constexpr bool samples_density = true;
@@ -80,13 +82,15 @@ struct automatic {
     if (here.forced != preset::automatic) return here.forced == preset::mpi && bytes <= one_message;
     return bytes <= small_limit(here);
   }
-  /// From which size on dense tensors take the ring; below, MPI's own allreduce.
+  /// From which size on dense tensors take the ring; below, MPI's own allreduce. What was measured of that is the blocking one:
+  /// calls that do not block, or not for ever, do not go by it.
   [[nodiscard]] std::size_t ring_limit(const detail::surroundings& here) const {
     constexpr std::size_t fast = std::size_t{4} << 20U, unknown = std::size_t{1} << 20U;
     if (ring_bytes != 0) return std::min(ring_bytes, one_message);
     if (here.one_host) return fast;
     if (!here.measured.known()) return unknown;  // the ring loses less on a fast link than MPI's default does on a slow one
     const detail::cost_model model(here.measured, here.ranks);
+    if (here.hands_over && model.has_good_mpi()) return one_message;
     return std::min(model.is_slow() ? model.ring_bytes() : std::max(model.ring_bytes(), fast), one_message);
   }
   /// Whether a dense algorithm is faster. Inside a host that is where the copies of sparse packets cost more than the volume they
@@ -161,6 +165,8 @@ surroundings around(const Call& call, const Transport& transport) {
   here.shares = call.shares;
   here.native = reduces_itself<Transport, typename Call::value_type, typename Call::operation_type>();
   here.commutes = commutes<typename Call::operation_type, typename Call::value_type>();
+  here.hands_over = call.blocking && call.limit.count() == 0;
+  if constexpr (requires { transport.agreed_limit(); }) here.hands_over = here.hands_over && transport.agreed_limit().count() == 0;
   here.levels = false;
   if constexpr (may_be_hierarchical<Call, Transport>()) here.levels = transport.has_levels(0, call.blocking);
   return here;

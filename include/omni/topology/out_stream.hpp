@@ -62,8 +62,9 @@ class out_stream {
   /// peer has something to do, then one that is large beside what it has got. Where MPI takes small messages off the sender's
   /// hands, every peer always seems to have nothing to do.
   [[nodiscard]] bool worthwhile() const {
-    const auto least = std::max(limits_.packet_bytes / 4, bytes_sent_ / peers_.size() / 2);
-    return current_ != none && slots_[current_].packet.filled() >= least;
+    if (current_ == none) return false;
+    const auto sent = bytes_sent_ / std::max<std::size_t>(peers_.size(), 1);
+    return slots_[current_].packet.filled() >= std::max(limits_.packet_bytes / 4, sent / 2);
   }
 
   /// Room for the elements of `blocks` blocks in consecutive rows, of `bytes` each, in a new packet if need be; nullptr while all

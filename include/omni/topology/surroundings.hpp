@@ -24,6 +24,7 @@ struct surroundings {
   bool levels = false;                ///< can be told apart and used
   preset forced = preset::automatic;  ///< by OMNI_TOPOLOGY
   bool commutes = false;              ///< the operation, for the ring
+  bool hands_over = false;            ///< MPI's own allreduce would be the blocking one
   bool native = false;                ///< the transport has an allreduce of its own for the type and operation
 
   /// Precondition: the transport is open.

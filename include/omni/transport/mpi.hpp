@@ -42,7 +42,7 @@ class mpi {
   /// a link found to be fast costs less than the copy it spares (docs/tuning.md).
   [[nodiscard]] std::size_t preferred_packet_bytes() const {
     constexpr std::size_t at_once = std::size_t{62} << 10U, shaking_hands = std::size_t{128} << 10U;
-    return measured().has_fast_link() ? shaking_hands : at_once;
+    return context_->has_fast_link() ? shaking_hands : at_once;
   }
   [[nodiscard]] detail::mpi_context& context() const { return *context_; }
   /// An operation outlives its communicator if that is freed before the operation is done.
@@ -198,23 +198,22 @@ class mpi {
     const detail::mpi_levels* of;
     std::span<const int> inner_ranks, outer_ranks;
     int part, parts;
-    const calibration* measured;  ///< holds for the links of its parts as well
+    bool fast_link;  ///< was found, and holds for the parts
     [[nodiscard]] mpi inner() const { return part_of(of->inner); }
     /// Precondition: part < parts.
     [[nodiscard]] mpi outer() const { return part_of(of->outer); }
 
    private:
-    friend class mpi;
     [[nodiscard]] mpi part_of(MPI_Comm comm) const {
       mpi made(comm);
-      made.context_->take_for_measured(*measured);
+      if (fast_link) made.context_->take_for_fast();
       return made;
     }
   };
   /// Ranks by host, or so many consecutive ones together. Collective and blocking at the first call.
   [[nodiscard]] levels_view levels(int group) {
     const auto& l = context_->levels(group);
-    return {&l, l.inner_ranks, l.outer_ranks, l.part, l.parts, &context_->measured()};
+    return {&l, l.inner_ranks, l.outer_ranks, l.part, l.parts, context_->has_fast_link()};
   }
   /// Whether levels() may be called, by one that may block or not.
   [[nodiscard]] bool has_levels(int group, bool may_block) const {

@@ -39,7 +39,7 @@ class mpi_calibration {
 
  private:
   void measure() {
-    constexpr std::size_t packet = std::size_t{62} << 10U;  // what streams send
+    constexpr std::size_t packet = std::size_t{62} << 10U;  // what streams send on a slow link
     std::vector<std::byte> out(packet), in(packet);
     const auto exchange = [&](std::size_t bytes) {
       const int above = (rank_ + distance_) % size_, below = (rank_ + size_ - distance_) % size_;

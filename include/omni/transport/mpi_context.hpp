@@ -158,10 +158,9 @@ class mpi_context : public std::enable_shared_from_this<mpi_context> {
     if (!measured_.known() && size_ > 1) measured_ = mpi_calibration(comm_, ranks_of_a_host_).result();
     return measured_;
   }
-  /// Ranks of a communicator that was measured, and have been told of it.
-  void take_for_measured(const calibration& whole) {
-    if (!measured_.known()) measured_ = whole;
-  }
+  /// Whether the link was found to be fast, here or on the communicator that this is a part of.
+  [[nodiscard]] bool has_fast_link() const { return is_fast_ || measured_.has_fast_link(); }
+  void take_for_fast() { is_fast_ = true; }
   /// The memory that all ranks share, if they do.
   [[nodiscard]] window* shared_window() const { return window_.get(); }
 
@@ -290,6 +289,7 @@ class mpi_context : public std::enable_shared_from_this<mpi_context> {
   std::vector<std::int64_t> hosts_;  // of all ranks, if there are several
   int ranks_of_a_host_ = 1;
   calibration measured_;
+  bool is_fast_ = false;
   std::map<int, std::unique_ptr<mpi_levels>> levels_;
   std::unique_ptr<neighbours> sharing_;
   std::unique_ptr<window> window_;
