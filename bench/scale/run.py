@@ -120,8 +120,10 @@ def main():
             root = math.log2(n) / (levels + 1)
             group = options.group or 1 << (math.ceil(root) if levels > 1 else round(root))
             packet = options.packet
-            if packet == 0 and n > CALIBRATED and levels != 0 and options.bandwidth >= 500e6:
-                packet = 128 << 10  # what calibration would choose
+            if packet == 0 and n > CALIBRATED and topology not in ("automatic", "dedicated"):  # what calibration would choose
+                fast = options.bandwidth >= 500e6
+                together = group if levels else n
+                packet = min(128 << 10, (48 << 20) // 7 // together) if fast else min(62 << 10, (12 << 20) // 7 // together)
             for row in simulate(folder, options.seconds, n + servers, "ompi", options.plain, topology, servers, group, group, packet, options.window,
                                 options.patterns, options.sizes, options.densities):
                 row["dense_us"], row["dense_algorithm"] = best.get(row["bytes"], (math.nan, "none"))

@@ -2,15 +2,14 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <chrono>
 #include <type_traits>
 
-#include "environment.hpp"
+#include "deadline.hpp"
 #include "topology/automatic.hpp"
 #include "transport/window.hpp"
 
-// What follows for a call from the transport that it is made on, before anything is sent: whether the ranks agree first, whether
-// MPI may take the call, and how long it may wait.
+// What follows for a call from the transport that it is made on, before anything is sent: whether the ranks agree first, and
+// whether MPI may take the call.
 
 namespace omni::detail {
 
@@ -32,14 +31,6 @@ template <class Transport>
 window* window_of(const Transport& transport) {
   if constexpr (requires { transport.shared_window(); }) return transport.shared_window();
   else return nullptr;
-}
-/// How long a call may wait: as its caller says, else the same on all ranks. 0: for ever. Precondition: the transport is open.
-template <class Call, class Transport>
-std::chrono::nanoseconds limit_of(const Call& call, const Transport& transport) {
-  if (call.is_stage) return {};  // of a call that counts the time itself
-  if (call.limit.count() != 0) return call.limit;
-  if constexpr (requires { transport.agreed_limit(); }) return transport.agreed_limit();
-  else return environment_limit();
 }
 /// Whether a call goes to MPI's own allreduce without a word to the other ranks. Precondition: the transport is open.
 template <class Topology, class Call, class Transport>

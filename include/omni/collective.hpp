@@ -330,8 +330,8 @@ class collective final : public operation_base {
   }
   void run() {
     if constexpr (hands_over) {
-      if (call_.blocking && !patience_.limited() &&
-          topology_.choose(call_.bytes(), call_.density, around(call_, transport_)) == way::native) {
+      const auto here = around(call_, transport_);
+      if (here.hands_over && topology_.choose(call_.bytes(), call_.density, here) == way::native) {
         handed_over_ = true;
         pass_turn();
         release();

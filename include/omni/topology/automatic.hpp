@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "../calibration.hpp"
+#include "../deadline.hpp"
 #include "../environment.hpp"
 #include "../transport/shared_records.hpp"
 #include "chosen_engine.hpp"
@@ -165,8 +166,7 @@ surroundings around(const Call& call, const Transport& transport) {
   here.shares = call.shares;
   here.native = reduces_itself<Transport, typename Call::value_type, typename Call::operation_type>();
   here.commutes = commutes<typename Call::operation_type, typename Call::value_type>();
-  here.hands_over = call.blocking && call.limit.count() == 0;
-  if constexpr (requires { transport.agreed_limit(); }) here.hands_over = here.hands_over && transport.agreed_limit().count() == 0;
+  here.hands_over = call.blocking && limit_of(call, transport).count() == 0;
   here.levels = false;
   if constexpr (may_be_hierarchical<Call, Transport>()) here.levels = transport.has_levels(0, call.blocking);
   return here;
