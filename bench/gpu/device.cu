@@ -135,7 +135,7 @@ void kernels(const options& o, results& r, double copy, std::size_t block_bytes,
   const device_bytes in(o.bytes), packed(o.bytes);
   job.cut = tiles(o.bytes, block_bytes, 256);
   const auto count_tiles = job.cut.count();
-  const device_bytes marks(count_tiles * job.cut.words * 4), bases(count_tiles * 4), count(256);
+  const device_bytes marks(count_tiles * job.cut.words * 4), bases(count_tiles * job.cut.words * 4), count(256);
   sow_blocks(in.data, o.bytes, block_bytes, density, 1);
   job.in = in.data;
   job.tile_count = static_cast<std::uint32_t>(count_tiles);

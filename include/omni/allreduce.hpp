@@ -73,8 +73,9 @@ report run_natively(Transport& transport, const Call& call, const stopwatch& wat
 
 /// Whether a group of tensors is one operation. What knows of one tensor only takes them one after the other.
 template <class Topology, class Transport>
-constexpr bool takes_groups = !may_lose<Transport> && (std::is_same_v<Topology, automatic> || std::is_same_v<Topology, colocated> ||
-                                                       std::is_same_v<Topology, replicated>);
+constexpr bool takes_groups = !may_lose<Transport> && requires {
+  Topology::takes_groups;
+};
 
 template <class Call, class Transport, class Topology>
 void expect_usable_over(const Transport& transport, const Call& call, const Topology& topology) {

@@ -84,7 +84,7 @@ void kernels(std::size_t n, std::size_t block, std::size_t shift, const T& null,
   tile_null_bits(null, job.null);
   job.tile_count = static_cast<std::uint32_t>(job.cut.count());
   device_tensor<std::uint32_t> marks(std::vector<std::uint32_t>(job.tile_count * job.cut.words, 7));
-  device_tensor<std::uint32_t> bases(std::vector<std::uint32_t>(job.tile_count, 7)), count(std::vector<std::uint32_t>(1, 0));
+  device_tensor<std::uint32_t> bases(std::vector<std::uint32_t>(job.tile_count * job.cut.words, 7)), count(std::vector<std::uint32_t>(1, 0));
   device_tensor<std::byte> packed(std::vector<std::byte>(job.tile_count * job.cut.tile_bytes()));
   job.marks = marks.data();
   job.bases = bases.data();
@@ -101,8 +101,9 @@ void kernels(std::size_t n, std::size_t block, std::size_t shift, const T& null,
   bool right = true;
   std::size_t found = 0;
   for (std::uint32_t t = 0; t < job.tile_count; ++t) {
-    auto slot = b[t];
+    auto slot = b[t * job.cut.words];
     for (std::uint32_t i = 0; i < job.cut.tile_blocks; ++i) {
+      right = right && (i % 32 != 0 || b[t * job.cut.words + i / 32] == slot);
       const auto at = std::size_t{t} * job.cut.tile_blocks + i;
       if (at >= job.cut.blocks) break;
       const auto part = std::span<const T>(x).subspan(at * block, std::min(block, n - at * block));

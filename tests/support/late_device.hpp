@@ -48,11 +48,12 @@ void compact_tile(const omni::detail::compact_job& job, std::uint32_t tile) {
       }
   }
   for (std::uint32_t t = tiles::threads; t-- != 0;)
-    count_marks(job, tile, t, s, [&](std::uint32_t n) { return std::exchange(*job.count, *job.count + n); });
+    count_marks(job, tile, t, s, [&](std::uint32_t* counter, std::uint32_t n) { return std::exchange(*counter, *counter + n); });
+  for (std::uint32_t t = tiles::threads; t-- != 0;) tell_bases(job, tile, t, s);
   if (job.packed == nullptr || s.before[job.cut.words] == 0) return;
   for (std::uint32_t first = 0; first < vectors; first += tiles::most_vectors) {
     if (job.cut.in_rounds()) look(first);
-    for (std::uint32_t t = 0; t < tiles::threads; ++t) put<Width>(job, first, t, s, all[t]);
+    for (std::uint32_t t = 0; t < tiles::threads; ++t) put<Width>(job, tile, first, t, s, all[t]);
   }
 }
 
@@ -89,6 +90,20 @@ inline void run_scatter(const omni::detail::scatter_job& job) {
       for (std::uint32_t t = 0; t < omni::detail::tiles::threads; ++t) omni::detail::scatter<width()>(job, b, t);
   });
 }
+template <class T, class Op>
+void run_fold(const omni::detail::fold_job& job) {
+  with_width(job.cut.width, [&](auto width) {
+    if constexpr (width() >= sizeof(T))
+      for (std::uint32_t b = job.tile_count * job.pieces(); b-- != 0;)
+        for (std::uint32_t t = 0; t < omni::detail::tiles::threads; ++t) omni::detail::fold<width(), T, Op>(job, b, t);
+  });
+}
+inline void run_expand(const omni::detail::expand_job& job) {
+  with_width(job.cut.width, [&](auto width) {
+    for (std::uint32_t b = job.tile_count * job.pieces(); b-- != 0;)
+      for (std::uint32_t t = 0; t < omni::detail::tiles::threads; ++t) omni::detail::expand<width()>(job, b, t);
+  });
+}
 inline void run_fill(const omni::detail::fill_job& job) {
   with_width(job.width, [&](auto width) {
     for (std::uint64_t t = 0; t < 512; ++t) omni::detail::fill<width()>(job.out, job.bytes, job.null, t, 512);
@@ -103,6 +118,7 @@ class late_machine {
   int entered = 0;
   int allocations = 0;      ///< so far, of either kind
   std::size_t copied = 0;   ///< bytes
+  int folds = 0;            ///< kernels
   long operations = 0;      ///< put into streams so far
   long fails_at = -1;       ///< number of the operation that fails
   bool fails_late = false;  ///< not when it is put into the stream, but when somebody asks
@@ -232,6 +248,16 @@ struct late_device {
   void scatter(stream s, const omni::detail::scatter_job& job) {
     machine->expect_entered();
     machine->push(number(s), [=] { run_scatter(job); });
+  }
+  template <class T, class Op>
+  void fold(stream s, const omni::detail::fold_job& job) {
+    machine->expect_entered();
+    ++machine->folds;
+    machine->push(number(s), [=] { run_fold<T, Op>(job); });
+  }
+  void expand(stream s, const omni::detail::expand_job& job) {
+    machine->expect_entered();
+    machine->push(number(s), [=] { run_expand(job); });
   }
   void fill(stream s, const omni::detail::fill_job& job) {
     machine->expect_entered();

@@ -59,7 +59,7 @@ int check_compact(const std::vector<T>& x, std::size_t block, const T& null, std
   for (std::size_t first = 0; first < job.cut.count(); first += chunk_tiles) {
     job.first_tile = first;
     job.tile_count = static_cast<std::uint32_t>(std::min<std::size_t>(chunk_tiles, job.cut.count() - first));
-    std::vector<std::uint32_t> marks(job.tile_count * job.cut.words, 0xabcd), bases(job.tile_count, 0xabcd);
+    std::vector<std::uint32_t> marks(job.tile_count * job.cut.words, 0xabcd), bases(marks.size(), 0xabcd);
     const placed packed(job.tile_count * job.cut.tile_bytes(), 0);
     std::uint32_t count = 0;
     job.marks = marks.data();
@@ -70,8 +70,9 @@ int check_compact(const std::vector<T>& x, std::size_t block, const T& null, std
     std::uint32_t expected = 0;
     std::vector<bool> taken(job.tile_count * std::size_t{job.cut.tile_blocks}, false);
     for (std::uint32_t t = 0; t < job.tile_count; ++t) {
-      auto slot = bases[t];
+      auto slot = bases[t * job.cut.words];
       for (std::uint32_t i = 0; i < job.cut.words * 32; ++i) {
+        if (i % 32 == 0 && bases[t * job.cut.words + i / 32] != slot) ++wrong;
         const auto b = (first + t) * job.cut.tile_blocks + i;
         const bool marked = (marks[t * job.cut.words + i / 32] >> (i % 32) & 1U) != 0;
         if (i >= job.cut.tile_blocks || b >= job.cut.blocks) {

@@ -14,54 +14,27 @@
 #include <thread>
 #include <vector>
 
-#include "../support/late_device.hpp"
-#include "../support/leaks.hpp"
-#include "../support/ranks.hpp"
+#include "../support/device_ranks.hpp"
 
-// Calls on tensors of a device, with a device in software that does everything as late and as mixed up as it may. What they give
-// is held against the oracle, whose bits are those of the host's path.
+// Calls on tensors of a device that the host reduces, with a device in software that does everything as late and as mixed up as it
+// may. What they give is held against the oracle, whose bits are those of the host's path.
 
 namespace {
 
 using omni::transport::threads;
 using testing::cell;
+using testing::check_on_device;
 using testing::late_device;
 using testing::late_machine;
+using testing::start;
 
-/// omni::allreduce on a device, as cuda/allreduce.hpp has it.
+/// Also where a tensor would stay on the device.
+using host = omni::colocated;
+
 template <class T, class... More>
 omni::report reduce(threads& comm, late_machine& machine, bool waits, std::span<const T> in, std::span<T> out,
                     const More&... more) {
-  return omni::detail::with_device_call<T>(
-      late_device{&machine}, late_device::stream{}, waits, nullptr, in, out,
-      [&](const auto& call, const auto& topology) { return omni::detail::run(comm, call, topology); }, more...);
-}
-template <class T, class... More>
-omni::request start(threads& comm, late_machine& machine, std::span<T> x, const More&... more) {
-  return omni::detail::with_device_call<T>(
-      late_device{&machine}, late_device::stream{}, true, nullptr, std::span<const T>(x), x,
-      [&](const auto& call, const auto& topology) { return omni::detail::start(comm, call, topology); }, more...);
-}
-
-template <class Values, class T, class Op, class... Policies>
-void check_path(const cell& c, const Op& op, const Policies&... policies) {
-  const auto inputs = patterns::tensors<Values>(c.shape, c.seed, c.ranks, c.n, oracle::null_of<Op, T>());
-  const auto wanted = oracle::fold_in_rank_order(inputs, oracle::twin<Op>{});
-  std::vector<std::string> wrong(inputs.size());
-  threads::run(c.ranks, [&](threads& comm) {
-    const auto r = static_cast<std::size_t>(comm.rank());
-    late_machine machine(c.seed * 31 + r);
-    auto in = inputs[r];
-    auto out = c.in_place ? std::vector<T>() : inputs[(r + 1) % inputs.size()];
-    auto& result = c.in_place ? in : out;
-    reduce<T>(comm, machine, true, in, result, op, policies...);
-    wrong[r] = testing::difference(result, wanted);
-    if (!c.in_place && !oracle::equal(in, inputs[r])) wrong[r] += " (the input was changed)";
-    omni::detail::borrowed_buffers<late_device>::drop();
-  });
-  const auto where = testing::describe(c);
-  CAPTURE(where);
-  for (const auto& w : wrong) CHECK(w == "");
+  return testing::reduce<T, host>(comm, machine, waits, in, out, more...);
 }
 
 }  // namespace
@@ -72,9 +45,9 @@ TEST_CASE_TEMPLATE("device path: the bits of the host's path", T, float, double,
   for (const auto shape : patterns::all)
     for (const int ranks : {1, 2, 3}) {
       const cell c{ranks, 7001 + 64 * seed, shape, seed++, seed % 2 == 0};
-      check_path<patterns::wild, T>(c, omni::sum{}, omni::fixed_blocks{32});
-      check_path<patterns::wild, T>(c, omni::min{}, omni::colocated{}, omni::fixed_blocks{100});
-      check_path<patterns::wild, T>(c, omni::max{}, omni::replicated{});
+      check_on_device<patterns::wild, T>(c, omni::sum{}, omni::fixed_blocks{32});
+      check_on_device<patterns::wild, T>(c, omni::min{}, omni::colocated{}, omni::fixed_blocks{100});
+      check_on_device<patterns::wild, T>(c, omni::max{}, omni::replicated{});
     }
 }
 TEST_CASE("device path: sizes around blocks, tiles and chunks") {
@@ -83,18 +56,19 @@ TEST_CASE("device path: sizes around blocks, tiles and chunks") {
     for (const std::size_t n :
          {std::size_t{0}, std::size_t{1}, block - 1, block, block + 1, 8192 - 1 + block, std::size_t{8192 * 3}})
       for (const bool in_place : {true, false})
-        check_path<patterns::exact, int>({3, n, patterns::shape::uniform, ++seed, in_place}, omni::sum{},
-                                         omni::fixed_blocks{block});
+        check_on_device<patterns::exact, int, host>({3, n, patterns::shape::uniform, ++seed, in_place}, omni::sum{},
+                                                    omni::fixed_blocks{block});
 }
 TEST_CASE("device path: several chunks and segments") {
   for (const auto shape : {patterns::shape::uniform, patterns::shape::none_null, patterns::shape::hot_end})
     for (const bool in_place : {true, false})
-      check_path<patterns::exact, float>({2, (std::size_t{9} << 20U) / 4 + 77, shape, 3, in_place}, omni::sum{},
-                                         omni::fixed_blocks{64});
+      check_on_device<patterns::exact, float, host>({2, (std::size_t{9} << 20U) / 4 + 77, shape, 3, in_place}, omni::sum{},
+                                                    omni::fixed_blocks{64});
 }
 TEST_CASE("device path: operations that skip nothing, or have another identity") {
-  check_path<patterns::exact, std::int64_t>({3, 10000, patterns::shape::uniform, 1, true}, omni::prod{});
-  check_path<patterns::wild, std::uint16_t>({3, 10000, patterns::shape::uniform, 1, false}, omni::band{}, omni::fixed_blocks{33});
+  check_on_device<patterns::exact, std::int64_t>({3, 10000, patterns::shape::uniform, 1, true}, omni::prod{});
+  check_on_device<patterns::wild, std::uint16_t>({3, 10000, patterns::shape::uniform, 1, false}, omni::band{},
+                                                 omni::fixed_blocks{33});
   threads::run(3, [](threads& comm) {
     late_machine machine;
     std::vector<int> x(5000, comm.rank() + 1);

@@ -16,7 +16,6 @@
 #include "../allreduce.hpp"
 #include "device_call.hpp"
 #include "device_span.hpp"
-#include "mpi_support.hpp"
 #include "runtime.hpp"
 
 // omni::allreduce and omni::iallreduce on tensors in device memory. Compiled by nvcc.
@@ -107,7 +106,6 @@ auto on_device_memory(Comm& comm, device_span<const T> in, device_span<T> out, c
   const std::span<const E> from(reinterpret_cast<const E*>(in.data()), in.size());
   const std::span<E> to(reinterpret_cast<E*>(out.data()), out.size());
   return on_device_ranks(comm, [&](auto&& transport) {
-    trace_device_path(transport.rank());
     return std::apply(
         [&](const auto&... choices) {
           return with_device_call<E>(

@@ -11,7 +11,9 @@
 
 // Detect and compact in one pass: what each thread of a tile does, in steps with a barrier of the tile between them. A tile is read
 // once, into registers; it finds which of its blocks are not null, takes as many slots as it has of those from a counter, and
-// writes them there, in order. Slots of different tiles are in no order: a base for each tile says where its own begin.
+// writes them there, in order. Slots of different tiles are in no order: a base for each 32 blocks says where theirs begin.
+//
+// Tiles may have several owners, one after the other in turn. What is of one owner then lies together: slots, marks and bases.
 
 namespace omni::detail {
 
@@ -21,10 +23,13 @@ struct compact_job {
   const std::byte* in = nullptr;
   std::byte* packed = nullptr;     ///< slots of block_bytes each; not written when only marks are wanted
   std::uint32_t* count = nullptr;  ///< slots taken so far; zero at the start
-  std::uint32_t* bases = nullptr;  ///< a tile's first slot, for each tile of the chunk
-  std::uint32_t* marks = nullptr;  ///< cut.words for each
+  std::uint32_t* marks = nullptr;  ///< cut.words for each tile of the chunk
+  std::uint32_t* bases = nullptr;  ///< for each of them the first slot, of its owner's
   std::uint64_t first_tile = 0;    ///< of the chunk
   std::uint32_t tile_count = 0;    ///< in the chunk
+  std::uint32_t owners = 1;        ///< tile t of the chunk is tile t / owners of owner t % owners
+  std::uint32_t section = 0;       ///< words from an owner's count, marks and bases to those of the next
+  std::uint32_t room = 0;          ///< slots of an owner
   bool all = false;                ///< every block counts as not null
   null_bits null;
 };
@@ -96,7 +101,7 @@ OMNI_DETAIL_DEVICE void note(const tiles& cut, std::uint32_t v, std::uint32_t la
   if ((found & mine) != 0) set(block / 32, 1U << (block % 32));
 }
 
-/// Step 3: counts what has been marked and takes slots for it, by take(number).
+/// Step 3: counts what has been marked and takes slots for it, by take(counter, number).
 template <class Take>
 OMNI_DETAIL_DEVICE void count_marks(const compact_job& job, std::uint32_t tile, std::uint32_t number, compact_shared& s,
                                     const Take& take) {
@@ -106,17 +111,26 @@ OMNI_DETAIL_DEVICE void count_marks(const compact_job& job, std::uint32_t tile, 
   for (std::uint32_t i = 0; i < number; ++i) n += count_bits(s.marks[i]);
   s.before[number] = n;
   if (number < words) {
-    job.marks[std::uint64_t{tile} * words + number] = s.marks[number];
+    const auto at = std::uint64_t{tile % job.owners} * job.section + std::uint64_t{tile / job.owners} * words + number;
+    job.marks[at] = s.marks[number];
   } else {
-    s.base = n != 0 ? take(n) : 0;
-    job.bases[tile] = s.base;
+    s.base = n != 0 ? take(job.count + std::uint64_t{tile % job.owners} * job.section, n) : 0;
   }
 }
 
-/// Step 4: writes the blocks that are not null into their slots.
+/// Step 4: says where the slots are.
+OMNI_DETAIL_DEVICE void tell_bases(const compact_job& job, std::uint32_t tile, std::uint32_t number, const compact_shared& s) {
+  const auto words = job.cut.words;
+  if (number >= words) return;
+  const auto at = std::uint64_t{tile % job.owners} * job.section + std::uint64_t{tile / job.owners} * words + number;
+  job.bases[at] = s.base + s.before[number];
+}
+
+/// Step 5: writes the blocks that are not null into them.
 template <unsigned Width>
-OMNI_DETAIL_DEVICE void put(const compact_job& job, std::uint32_t first, std::uint32_t number, const compact_shared& s,
-                            const compact_thread<Width>& t) {
+OMNI_DETAIL_DEVICE void put(const compact_job& job, std::uint32_t tile, std::uint32_t first, std::uint32_t number,
+                            const compact_shared& s, const compact_thread<Width>& t) {
+  const auto base = std::uint64_t{tile % job.owners} * job.room + s.base;
   OMNI_DETAIL_UNROLL
   for (std::uint32_t k = 0; k < tiles::vectors_of_thread; ++k) {
     const auto v = first + number + k * tiles::threads;
@@ -125,7 +139,7 @@ OMNI_DETAIL_DEVICE void put(const compact_job& job, std::uint32_t first, std::ui
     const auto word = s.marks[block / 32];
     const auto bit = 1U << (block % 32);
     if ((word & bit) == 0) continue;
-    const auto slot = s.base + s.before[block / 32] + count_bits(word & (bit - 1));
+    const auto slot = base + s.before[block / 32] + count_bits(word & (bit - 1));
     const auto within = v - block * job.cut.block_vectors;
     store_vector<Width>(job.packed + slot * job.cut.block_bytes + std::uint64_t{within} * Width, t.data[k]);
   }

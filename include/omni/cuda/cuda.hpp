@@ -4,7 +4,7 @@
 
 // Everything of the component omni::cuda.
 
+#include "../transport/mpi_device_memory.hpp"
 #include "allreduce.hpp"
 #include "device_span.hpp"
 #include "error.hpp"
-#include "mpi_support.hpp"

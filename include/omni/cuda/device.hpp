@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "compact.hpp"
+#include "fold_tiles.hpp"
 #include "scatter.hpp"
 
 // What the device path asks of a device. cuda/runtime.hpp does it with CUDA; the tests do it on the host, late and in any order
@@ -46,6 +47,8 @@ concept accelerator = std::copyable<D> && std::equality_comparable<D> &&
   d.drain(s);  // waits for all of it; never throws
   d.compact(s, compact_job{});
   d.scatter(s, scatter_job{});
+  d.template fold<float, sum>(s, fold_job{});
+  d.expand(s, expand_job{});
   d.fill(s, fill_job{});
   d.enter();  // an object while which this thread works with the device
 };

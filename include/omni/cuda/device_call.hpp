@@ -22,6 +22,7 @@
 #include "../topology/colocated.hpp"
 #include "../topology/replicated.hpp"
 #include "../usable.hpp"
+#include "device_automatic.hpp"
 #include "device_transfer.hpp"
 
 namespace omni::detail {
@@ -29,9 +30,11 @@ namespace omni::detail {
 /// An allreduce of a tensor on a device, as an engine sees it: what is not null is asked of the transfer, which says when it has
 /// come so far; blocks are read and written where the transfer has them. The spans are the device's memory and give lengths only.
 ///
-/// Like a group it goes by the owner streams, the one engine that asks for blocks one by one; so it says that it is one.
+/// Like a group it goes by the owner streams, the one engine of the host's that asks for blocks one by one; so it says that it is
+/// one. Or by device_engine, which leaves the tensor on the device.
 template <class T, class Op, class Partitioner, class Device>
 struct device_call : call<T, Op, Partitioner, simd_detector> {
+  using device_type = Device;
   static constexpr bool is_group = true;
 
   std::shared_ptr<device_transfer<Device>> transfer;
@@ -94,9 +97,9 @@ auto with_device_call(const Device& device, typename Device::stream stream, bool
       reinterpret_cast<std::uintptr_t>(out.data()) % alignof(T) != 0)
     throw usage("omni: device memory that is not aligned as its elements are");
   choose_topology(made, c.topology);
-  // Chosen by size alone, where a tensor on the host may go to MPI: not the same call.
-  if constexpr (std::is_same_v<decltype(c.topology), const automatic> || std::is_same_v<decltype(c.topology), automatic>)
-    made.options = mixed(made.options, hash("on a device"));
+  constexpr bool is_automatic = std::is_same_v<std::remove_cv_t<decltype(c.topology)>, automatic>;
+  // Where a tensor on the host may go to MPI: not the same call.
+  if constexpr (is_automatic) made.options = mixed(made.options, hash("on a device"));
   typename device_transfer<Device>::tensor t;
   t.in = reinterpret_cast<const std::byte*>(in.data());
   t.out = reinterpret_cast<std::byte*>(out.data());
@@ -105,7 +108,8 @@ auto with_device_call(const Device& device, typename Device::stream stream, bool
   t.skips = false;
   if constexpr (skips<decltype(c.op), T>) t.skips = tile_null_bits(static_cast<T>(identity_of<T>(c.op)), t.null);
   made.transfer = std::make_shared<device_transfer<Device>>(device, t, stream, waits, failed);
-  return f(made, c.topology);
+  if constexpr (is_automatic) return f(made, device_automatic{});
+  else return f(made, c.topology);
 }
 
 }  // namespace omni::detail

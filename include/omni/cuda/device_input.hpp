@@ -44,7 +44,7 @@ class device_input {
   using buffers = input_buffers<Device>;
   static constexpr std::size_t depth = buffers::depth;
   static constexpr std::size_t most_chunk_bytes = std::size_t{64} << 20U, least_chunk_bytes = std::size_t{2} << 20U;
-  static constexpr std::size_t count_words = 4;  // in front of bases and marks; one is used
+  static constexpr std::size_t count_words = 4;  // in front of marks and bases; one is used
 
  public:
   /// `job` has the tensor, and what null is; the rest is chosen here. Work begins after `after`.
@@ -56,7 +56,7 @@ class device_input {
     const auto chunk = std::clamp<std::uint64_t>(job_.cut.bytes / 8, least_chunk_bytes, most_chunk_bytes);
     chunk_tiles_ = std::min(std::max<std::uint64_t>(chunk / job_.cut.tile_bytes(), 1), tiles);
     chunks_ = (tiles + chunk_tiles_ - 1) / chunk_tiles_;
-    chunk_words_ = count_words + chunk_tiles_ * (1 + job_.cut.words);
+    chunk_words_ = count_words + chunk_tiles_ * job_.cut.words * 2;
     const auto guard = device_.enter();
     b.scanning.make(device_);
     b.copying.make(device_);
@@ -104,9 +104,8 @@ class device_input {
   [[nodiscard]] const std::byte* slot(std::size_t block) const {
     const auto* const words = marks_of(block);
     const auto at = block % job_.cut.tile_blocks;
-    auto slot = std::uint64_t{*base_of(block)};
-    for (std::size_t w = 0; w < at / 32; ++w) slot += static_cast<std::uint64_t>(std::popcount(words[w]));
-    slot += static_cast<std::uint64_t>(std::popcount(words[at / 32] & ((1U << (at % 32)) - 1)));
+    const auto before = static_cast<unsigned>(std::popcount(words[at / 32] & ((1U << (at % 32)) - 1)));
+    const auto slot = std::uint64_t{bases_of(words)[at / 32]} + before;
     return b_->blocks[chunk_of(block)].data() + slot * job_.cut.block_bytes;
   }
   /// Of n blocks from this one on, those of its tile.
@@ -120,12 +119,10 @@ class device_input {
   [[nodiscard]] std::uint32_t* found(std::size_t chunk) const {
     return b_->marks.template as<std::uint32_t>() + chunk * chunk_words_;
   }
-  [[nodiscard]] const std::uint32_t* base_of(std::size_t block) const {
-    return found(chunk_of(block)) + count_words + tile_of(block) % chunk_tiles_;
-  }
   [[nodiscard]] const std::uint32_t* marks_of(std::size_t block) const {
-    return found(chunk_of(block)) + count_words + chunk_tiles_ + tile_of(block) % chunk_tiles_ * job_.cut.words;
+    return found(chunk_of(block)) + count_words + tile_of(block) % chunk_tiles_ * job_.cut.words;
   }
+  [[nodiscard]] const std::uint32_t* bases_of(const std::uint32_t* marks) const { return marks + chunk_tiles_ * job_.cut.words; }
 
   // Starts what can be started, in the order of chunks, and notes what is done.
   void pump() {
@@ -156,8 +153,8 @@ class device_input {
     job.tile_count = static_cast<std::uint32_t>(std::min<std::uint64_t>(chunk_tiles_, job_.cut.count() - job.first_tile));
     job.packed = b_->packed[k].data();
     job.count = words;
-    job.bases = words + count_words;
-    job.marks = job.bases + chunk_tiles_;
+    job.marks = words + count_words;
+    job.bases = job.marks + chunk_tiles_ * job_.cut.words;
     device_.clear(s, words, count_words * sizeof(std::uint32_t));
     device_.compact(s, job);
     device_.copy(s, found(chunk), words, chunk_words_ * sizeof(std::uint32_t));

@@ -16,6 +16,7 @@
 #include "../error.hpp"
 #include "device_input.hpp"
 #include "device_output.hpp"
+#include "exchange_chunks.hpp"
 
 namespace omni::detail {
 
@@ -27,6 +28,7 @@ struct device_buffers {
   device_handle<Device, typename Device::event> called;
   input_buffers<Device> input;
   output_buffers<Device> output;
+  exchange_buffers<Device> exchange;
 };
 
 /// Borrowed from a pool of the thread, returned when the call has ended. The pool keeps as many as have been out at once.
@@ -47,10 +49,14 @@ class borrowed_buffers {
   borrowed_buffers(borrowed_buffers&&) = delete;
   borrowed_buffers& operator=(const borrowed_buffers&) = delete;
   borrowed_buffers& operator=(borrowed_buffers&&) = delete;
-  ~borrowed_buffers() { spare().push_back(std::move(mine_)); }
+  ~borrowed_buffers() {
+    if (mine_ != nullptr) spare().push_back(std::move(mine_));
+  }
   device_buffers<Device>& operator*() const { return *mine_; }
   device_buffers<Device>* operator->() const { return mine_.get(); }
 
+  /// Never frees them: messages that were given up may still be written to them, or read by other ranks.
+  void leak() { static_cast<void>(mine_.release()); }
   /// Gives back what this thread keeps.
   static void drop() { spare().clear(); }
 
@@ -95,7 +101,17 @@ class device_transfer {
   /// After an error the device may still be reading and writing what belongs to the next call.
   ~device_transfer() {
     if (!settled_) drain();
+    if (leaks_) buffers_.leak();
   }
+
+  /// Throws what has gone wrong already.
+  void expect_begun() const {
+    if (failed_) std::rethrow_exception(failed_);
+  }
+  /// An object while which this thread works with the device.
+  [[nodiscard]] auto enter() { return device_.enter(); }
+
+  // For an engine that reduces on the host:
 
   [[nodiscard]] bool available(std::size_t block) {
     expect_begun();
@@ -116,6 +132,26 @@ class device_transfer {
   }
   [[nodiscard]] const device_input<Device>& input() const { return input_; }
   [[nodiscard]] std::byte* room(std::size_t block, std::size_t n) { return output_.room(block, n); }
+
+  // For one that leaves the tensor on the device:
+
+  /// The widest vectors that the tensor's memory is aligned for.
+  [[nodiscard]] std::uint32_t width() const {
+    const auto addresses = reinterpret_cast<std::uintptr_t>(tensor_.in) | reinterpret_cast<std::uintptr_t>(tensor_.out);
+    return tiles(tensor_.bytes, tensor_.block_bytes, addresses).width;
+  }
+  exchange_chunks<Device>& begin_exchange(std::uint32_t width, int rank, int ranks, std::size_t chunk_bytes) {
+    auto& b = *buffers_;
+    exchange_.begin(device_, b.exchange, job(), tensor_.out, width, rank, ranks, chunk_bytes, b.called.get(),
+                    b.output.writing.get());
+    return exchange_;
+  }
+  [[nodiscard]] std::size_t exchange_bytes() const { return buffers_->exchange.bytes(); }
+  /// Others may go on reading and writing the buffers.
+  void leak() { leaks_ = true; }
+
+  // For both:
+
   /// What one rank alone has to do.
   void copy_through() {
     expect_begun();
@@ -150,14 +186,13 @@ class device_transfer {
     j.all = !tensor_.skips;
     return j;
   }
-  void expect_begun() const {
-    if (failed_) std::rethrow_exception(failed_);
-  }
   void drain() noexcept {
     try {
       const auto guard = device_.enter();
       auto& b = *buffers_;
-      for (const auto s : {b.input.scanning.get(), b.input.copying.get(), b.output.writing.get()}) device_.drain(s);
+      for (const auto s : {b.input.scanning.get(), b.input.copying.get(), b.exchange.scanning.get(), b.exchange.folding.get(),
+                           b.output.writing.get()})
+        device_.drain(s);
     } catch (...) {  // NOLINT(bugprone-empty-catch): it is the end of a call that has failed already
     }
   }
@@ -169,7 +204,8 @@ class device_transfer {
   borrowed_buffers<Device> buffers_;
   device_input<Device> input_;
   device_output<Device> output_;
-  bool scans_ = false, settled_ = false;
+  exchange_chunks<Device> exchange_;
+  bool scans_ = false, settled_ = false, leaks_ = false;
   std::exception_ptr failed_;
 };
 

@@ -10,9 +10,11 @@
 
 #include "compact.hpp"
 #include "device.hpp"
+#include "fold_tiles.hpp"
 #include "scatter.hpp"
 
-// The kernels: compact.hpp's and scatter.hpp's steps with CUDA's barriers, ballots and atomics between them. Needs nvcc.
+// The kernels: the steps of compact.hpp, scatter.hpp and fold_tiles.hpp with CUDA's barriers, ballots and atomics between them.
+// Needs nvcc.
 
 namespace omni::detail {
 
@@ -43,17 +45,18 @@ __global__ void __launch_bounds__(tiles::threads, tiles_at_once) compact_kernel(
     }
   }
   __syncthreads();
-  count_marks(job, tile, number, s, [&](std::uint32_t n) { return atomicAdd(job.count, n); });
+  count_marks(job, tile, number, s, [](std::uint32_t* counter, std::uint32_t n) { return atomicAdd(counter, n); });
+  __syncthreads();
+  tell_bases(job, tile, number, s);
   if constexpr (Packs) {
-    __syncthreads();
     if (s.before[job.cut.words] == 0) return;
     if constexpr (Rounds) {
       for (std::uint32_t first = 0; first < job.cut.vectors(); first += tiles::most_vectors) {
         fetch<Width>(job, tile, first, number, t);
-        put<Width>(job, first, number, s, t);
+        put<Width>(job, tile, first, number, s, t);
       }
     } else {
-      put<Width>(job, 0, number, s, t);
+      put<Width>(job, tile, 0, number, s, t);
     }
   }
 }
@@ -61,6 +64,16 @@ __global__ void __launch_bounds__(tiles::threads, tiles_at_once) compact_kernel(
 template <unsigned Width>
 __global__ void __launch_bounds__(tiles::threads, tiles_at_once) scatter_kernel(const __grid_constant__ scatter_job job) {
   scatter<Width>(job, blockIdx.x, threadIdx.x);
+}
+
+template <unsigned Width, class T, class Op>
+__global__ void __launch_bounds__(tiles::threads) fold_kernel(const __grid_constant__ fold_job job) {
+  fold<Width, T, Op>(job, blockIdx.x, threadIdx.x);
+}
+
+template <unsigned Width>
+__global__ void __launch_bounds__(tiles::threads, tiles_at_once) expand_kernel(const __grid_constant__ expand_job job) {
+  expand<Width>(job, blockIdx.x, threadIdx.x);
 }
 
 template <unsigned Width>
@@ -108,6 +121,24 @@ cudaError_t launch_kernel(void (*kernel)(const Job), unsigned blocks, const Job&
   if (blocks == 0) return cudaSuccess;
   auto code = cudaSuccess;
   with_width(job.cut.width, [&](auto width) { code = launch_kernel(scatter_kernel<decltype(width)::value>, blocks, job, stream); });
+  return code;
+}
+template <class T, class Op>
+[[nodiscard]] cudaError_t launch_fold(const fold_job& job, cudaStream_t stream) {
+  if (job.tile_count == 0) return cudaSuccess;
+  auto code = cudaSuccess;
+  with_width(job.cut.width, [&](auto width) {
+    constexpr unsigned w = decltype(width)::value;
+    // Memory is aligned as its elements are, so a vector has one at least.
+    if constexpr (w >= sizeof(T)) code = launch_kernel(fold_kernel<w, T, Op>, job.tile_count * job.pieces(), job, stream);
+  });
+  return code;
+}
+[[nodiscard]] inline cudaError_t launch(const expand_job& job, cudaStream_t stream) {
+  const auto blocks = job.tile_count * job.pieces();
+  if (blocks == 0) return cudaSuccess;
+  auto code = cudaSuccess;
+  with_width(job.cut.width, [&](auto width) { code = launch_kernel(expand_kernel<decltype(width)::value>, blocks, job, stream); });
   return code;
 }
 [[nodiscard]] inline cudaError_t launch(const fill_job& job, cudaStream_t stream) {

@@ -101,6 +101,11 @@ struct cuda_device {
 
   static void compact(stream s, const compact_job& job) { check_cuda(launch(job, s), "the kernel compact"); }
   static void scatter(stream s, const scatter_job& job) { check_cuda(launch(job, s), "the kernel scatter"); }
+  template <class T, class Op>
+  static void fold(stream s, const fold_job& job) {
+    check_cuda((launch_fold<T, Op>(job, s)), "the kernel fold");
+  }
+  static void expand(stream s, const expand_job& job) { check_cuda(launch(job, s), "the kernel expand"); }
   static void fill(stream s, const fill_job& job) { check_cuda(launch(job, s), "the kernel fill"); }
 };
 

@@ -41,7 +41,7 @@ struct tiles {
   }
 
   [[nodiscard]] std::uint64_t count() const { return (blocks + tile_blocks - 1) / tile_blocks; }
-  [[nodiscard]] std::uint64_t tile_bytes() const { return tile_blocks * block_bytes; }
+  [[nodiscard]] OMNI_DETAIL_BOTH std::uint64_t tile_bytes() const { return tile_blocks * block_bytes; }
 
   /// Vectors of a full tile.
   [[nodiscard]] OMNI_DETAIL_BOTH std::uint32_t vectors() const { return tile_blocks * block_vectors; }

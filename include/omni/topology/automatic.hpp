@@ -51,6 +51,7 @@ struct automatic {
 
   static constexpr std::string_view name = "automatic";
   static constexpr bool samples_density = true;
+  static constexpr bool takes_groups = true;
   static constexpr std::size_t one_message = std::size_t{1} << 30U;  ///< more never goes to MPI, which counts in int
   friend bool operator==(const automatic&, const automatic&) = default;
   /// Ranks with other limits would take other ways.

@@ -19,6 +19,7 @@ struct colocated {
   int window = 0;                ///< packets of a stream under way at once, 0: chosen
 
   static constexpr std::string_view name = "colocated";
+  static constexpr bool takes_groups = true;
   friend bool operator==(const colocated&, const colocated&) = default;
 
   template <class Call, class Transport>

@@ -19,6 +19,7 @@ struct replicated {
   int window = 0;                ///< packets of a stream under way at once, 0: chosen
 
   static constexpr std::string_view name = "replicated";
+  static constexpr bool takes_groups = true;
   friend bool operator==(const replicated&, const replicated&) = default;
 
   template <class Call, class Transport>

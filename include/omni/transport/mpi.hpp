@@ -59,6 +59,8 @@ class mpi {
   [[nodiscard]] std::chrono::nanoseconds agreed_limit() const { return context_->agreed_limit(); }
   /// What automatic is on all ranks, by OMNI_TOPOLOGY.
   [[nodiscard]] detail::preset agreed_topology() const { return context_->agreed_topology(); }
+  /// Whether messages may lie in device memory. Known when nothing is queued.
+  [[nodiscard]] bool takes_device_memory() const { return context_->takes_device_memory(); }
   [[nodiscard]] bool is_open() { return context_->ready(); }
   [[nodiscard]] bool is_roll_called() { return context_->is_roll_called(); }
   [[nodiscard]] std::optional<std::vector<int>> call_roll(std::chrono::nanoseconds time) { return context_->call_roll(time); }

@@ -26,6 +26,7 @@
 #include "host.hpp"
 #include "mpi_calibrate.hpp"
 #include "mpi_check.hpp"
+#include "mpi_device_memory.hpp"
 #include "mpi_discard.hpp"
 #include "mpi_levels.hpp"
 #include "mpi_roll_call.hpp"
@@ -65,7 +66,8 @@ class mpi_context : public std::enable_shared_from_this<mpi_context> {
                -this_host(),
                environment_flag("OMNI_SHARED_MEMORY", true) ? 0 : 1,
                environment_limit().count(),
-               static_cast<std::int64_t>(environment_topology())};
+               static_cast<std::int64_t>(environment_topology()),
+               gives_mpi_device_memory() ? 0 : 1};
     check(MPI_Comm_idup(user, &comm_, &opening_), "MPI_Comm_idup");
   }
   mpi_context(const mpi_context&) = delete;
@@ -133,6 +135,8 @@ class mpi_context : public std::enable_shared_from_this<mpi_context> {
   [[nodiscard]] std::chrono::nanoseconds agreed_limit() const { return std::chrono::nanoseconds(agreed_[4]); }
   /// OMNI_TOPOLOGY; of several that ranks have, the last in its list.
   [[nodiscard]] preset agreed_topology() const { return static_cast<preset>(agreed_[5]); }
+  /// Whether messages may lie in device memory, on all ranks.
+  [[nodiscard]] bool takes_device_memory() const { return agreed_[6] == 0; }
   /// Whether all ranks run on one host, as far as its name tells.
   [[nodiscard]] bool one_host() const { return agreed_[1] == -agreed_[2]; }
   /// Whether there are several hosts, and some of them have several ranks.
@@ -282,8 +286,9 @@ class mpi_context : public std::enable_shared_from_this<mpi_context> {
   MPI_Comm comm_ = MPI_COMM_NULL;
   MPI_Request opening_ = MPI_REQUEST_NULL;
   int rank_ = 0, size_ = 1;
-  // The largest of any rank: OMNI_CHECK, host, minus host, no shared memory, OMNI_TIMEOUT, OMNI_TOPOLOGY.
-  std::array<std::int64_t, 6> agreed_{};
+  // The largest of any rank: OMNI_CHECK, host, minus host, no shared memory, OMNI_TIMEOUT, OMNI_TOPOLOGY,
+  // no device memory.
+  std::array<std::int64_t, 7> agreed_{};
   opening stage_ = opening::duplicating;
   bool ready_ = false, in_test_ = false;
   std::vector<std::int64_t> hosts_;  // of all ranks, if there are several

@@ -44,6 +44,7 @@ class threads {
 
  public:
   static constexpr bool may_lose = false;
+  static constexpr bool one_process = true;
 
   /// Calls f(transport) on `ranks` threads and waits for them all; throws what the lowest rank that failed threw.
   template <class F>

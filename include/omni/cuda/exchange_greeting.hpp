@@ -1,0 +1,122 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "../error.hpp"
+#include "../pack/packet.hpp"
+#include "../pack/signature.hpp"
+
+namespace omni::detail {
+
+/// What a completion says of a message of device_engine: what it is, of which chunk under way, and of which peer.
+struct exchange_token {
+  enum class kind : std::uint8_t {
+    first_packet,     ///< of another rank
+    greeting,         ///< this rank's first packet has left
+    found,            ///< a section: what a peer has for this rank to fold
+    found_blocks,     ///< and its blocks
+    united,           ///< a section: what came of a peer's tiles
+    united_blocks,    ///< and its blocks
+    left,             ///< anything of a chunk that this rank sends
+    acknowledged,     ///< a peer has fetched blocks
+    last_word,        ///< this rank gives up
+    heard_last_word,  ///< a peer does
+  };
+  static std::uint64_t make(kind k, std::size_t peer, std::size_t slot = 0) {
+    return std::uint64_t{static_cast<std::uint8_t>(k)} << 56U | std::uint64_t{slot} << 32U | std::uint64_t{peer};
+  }
+  std::uint64_t value;
+
+  [[nodiscard]] kind what() const { return static_cast<kind>(value >> 56U); }
+  [[nodiscard]] std::size_t slot() const { return static_cast<std::size_t>(value >> 32U & 0xffffffU); }
+  [[nodiscard]] std::size_t peer() const { return static_cast<std::size_t>(value & 0xffffffffU); }
+};
+
+/// The first packets between all ranks, in the format of those of every topology (docs/wire_format.md), and nothing in them but
+/// the signature: whether all have called alike, and how wide the vectors are that the memory of each is aligned for.
+class exchange_greeting {
+ public:
+  /// What a greeting lies in, kept from call to call.
+  struct memory {
+    std::vector<std::byte> mine, theirs;
+    std::vector<bool> met;
+    [[nodiscard]] std::size_t bytes() const { return mine.size() + theirs.size(); }
+  };
+
+  exchange_greeting(int rank, const signature& mine, std::size_t room) : rank_(rank), room_(room), mine_(mine) {}
+
+  /// Greets, and listens to greetings; with `aborts` only that there will be no more.
+  template <class Mailbox>
+  void start(memory& m, Mailbox& messages, std::span<const int> peers, std::uint32_t width, bool aborts) {
+    m_ = &m;
+    peers_ = peers;
+    width_ = width;
+    call_ = messages.call();
+    const packet_header h{
+        .call = call_, .flags = packet_first | packet_last | (aborts ? packet_abort : 0U), .reserved = {width, 0}};
+    m.mine.resize(first_packet_overhead);
+    std::memcpy(m.mine.data(), &h, sizeof(h));
+    std::memcpy(m.mine.data() + sizeof(h), &mine_, sizeof(mine_));
+    m.theirs.resize(aborts ? 0 : peers.size() * room_);
+    m.met.assign(peers.size(), false);
+    for (std::size_t i = 0; i < peers.size(); ++i) {
+      messages.send(peers[i], 0, m.mine, exchange_token::make(exchange_token::kind::greeting, i));
+      ++leaving_;
+      if (!aborts) messages.receive(peers[i], 0, theirs(i), exchange_token::make(exchange_token::kind::first_packet, i));
+    }
+    started_ = true;
+  }
+  [[nodiscard]] bool started() const { return started_; }
+  void left() { --leaving_; }
+  void arrived(std::size_t i, std::size_t bytes) {
+    packet_reader first;
+    const auto wrong = first.parse(theirs(i).first(bytes), call_, 0);
+    if (!wrong.empty()) throw protocol(peers_[i], std::string(wrong));
+    m_->met[i] = true;
+    ++met_;
+    if (const auto sender = first.sender(); sender != mine_) {
+      const auto d = difference(rank_, mine_, peers_[i], sender);
+      if (!differs_ || d.rank() < differs_->rank()) differs_.emplace(d);  // of several the lowest rank is named
+      return;
+    }
+    if ((first.header().flags & packet_abort) != 0) aborted_ = std::max(aborted_.value_or(0), peers_[i]);
+    const auto width = first.header().reserved[0];
+    if (width != 1 && width != 2 && width != 4 && width != 8 && width != 16) throw protocol(peers_[i], "no width of a vector");
+    width_ = std::min(width_, static_cast<std::uint32_t>(width));
+  }
+  [[nodiscard]] bool has_met(std::size_t i) const { return started_ && m_->met[i]; }
+  /// Whether all have been met, and nothing is under way.
+  [[nodiscard]] bool complete() const { return met_ == peers_.size() && leaving_ == 0; }
+  /// Whether the ranks have found that their calls differ: all of them have, and there is nothing to tell.
+  [[nodiscard]] bool differs() const { return differs_.has_value(); }
+  /// The width for all ranks. @throws mismatch if a rank has called otherwise, protocol if one gave up.
+  [[nodiscard]] std::uint32_t conclude() const {
+    if (differs_) throw mismatch(*differs_);
+    if (aborted_) throw protocol(*aborted_, "the rank gave up");
+    return width_;
+  }
+
+ private:
+  [[nodiscard]] std::span<std::byte> theirs(std::size_t i) const { return {m_->theirs.data() + i * room_, room_}; }
+
+  int rank_;
+  std::size_t room_;
+  signature mine_;
+  memory* m_ = nullptr;
+  std::span<const int> peers_;
+  std::uint32_t width_ = 16, call_ = 0;
+  bool started_ = false;
+  std::size_t met_ = 0, leaving_ = 0;
+  std::optional<mismatch> differs_;
+  std::optional<int> aborted_;
+};
+
+}  // namespace omni::detail

@@ -1,0 +1,97 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <omni/cuda/device_call.hpp>
+#include <omni/omni.hpp>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "late_device.hpp"
+#include "leaks.hpp"
+#include "ranks.hpp"
+
+// Calls on tensors of a device in software, on ranks that are threads, held against the oracle.
+
+namespace testing {
+
+/// As cuda/allreduce.hpp has it. `Way`: the topology that takes the place of automatic, or void.
+template <class T, class Way = void, class Comm, class... More>
+omni::report reduce(Comm& comm, late_machine& machine, bool waits, std::span<const T> in, std::span<T> out, const More&... more) {
+  return omni::detail::with_device_call<T>(
+      late_device{&machine}, late_device::stream{}, waits, nullptr, in, out,
+      [&](const auto& call, const auto& topology) {
+        if constexpr (std::is_void_v<Way>) return omni::detail::run(comm, call, topology);
+        else return omni::detail::run(comm, call, Way{});
+      },
+      more...);
+}
+template <class T, class Way = void, class Comm, class... More>
+omni::request start(Comm& comm, late_machine& machine, std::span<T> x, const More&... more) {
+  return omni::detail::with_device_call<T>(
+      late_device{&machine}, late_device::stream{}, true, nullptr, std::span<const T>(x), x,
+      [&](const auto& call, const auto& topology) {
+        if constexpr (std::is_void_v<Way>) return omni::detail::start(comm, call, topology);
+        else return omni::detail::start(comm, call, Way{});
+      },
+      more...);
+}
+
+/// Ranks that are threads, and whose messages may lie in device memory.
+class device_messages {
+ public:
+  using threads = omni::transport::threads;
+  static constexpr bool may_lose = false;
+
+  template <class F>
+  static void run(int ranks, F&& f) {
+    threads::run(ranks, [&](threads& comm) {
+      device_messages all(comm);
+      f(all);
+    });
+  }
+  explicit device_messages(threads& comm) : comm_(&comm) {}
+
+  [[nodiscard]] int rank() const { return comm_->rank(); }
+  [[nodiscard]] int size() const { return comm_->size(); }
+  [[nodiscard]] std::size_t preferred_packet_bytes() const { return comm_->preferred_packet_bytes(); }
+  [[nodiscard]] static bool takes_device_memory() { return true; }
+  void mark_broken(const std::string& why) { comm_->mark_broken(why); }
+  [[nodiscard]] bool is_usable() const { return comm_->is_usable(); }
+  void expect_usable() const { comm_->expect_usable(); }
+  [[nodiscard]] bool is_roll_called() const { return comm_->is_roll_called(); }
+  [[nodiscard]] std::optional<std::vector<int>> call_roll(std::chrono::nanoseconds time) { return comm_->call_roll(time); }
+  void answer_roll() { comm_->answer_roll(); }
+  [[nodiscard]] threads::mailbox open() { return comm_->open(); }
+
+ private:
+  threads* comm_;
+};
+
+/// One call on every rank against the oracle.
+template <class Values, class T, class Way = void, class Ranks = omni::transport::threads, class Op, class... Policies>
+void check_on_device(const cell& c, const Op& op, const Policies&... policies) {
+  const auto inputs = patterns::tensors<Values>(c.shape, c.seed, c.ranks, c.n, oracle::null_of<Op, T>());
+  const auto wanted = oracle::fold_in_rank_order(inputs, oracle::twin<Op>{});
+  std::vector<std::string> wrong(inputs.size());
+  Ranks::run(c.ranks, [&](Ranks& comm) {
+    const auto r = static_cast<std::size_t>(comm.rank());
+    late_machine machine(c.seed * 31 + r);
+    auto in = inputs[r];
+    auto out = c.in_place ? std::vector<T>() : inputs[(r + 1) % inputs.size()];
+    auto& result = c.in_place ? in : out;
+    reduce<T, Way>(comm, machine, true, std::span<const T>(in), std::span(result), op, policies...);
+    wrong[r] = difference(result, wanted);
+    if (!c.in_place && !oracle::equal(in, inputs[r])) wrong[r] += " (the input was changed)";
+    omni::detail::borrowed_buffers<late_device>::drop();
+  });
+  const auto where = describe(c);
+  CAPTURE(where);
+  for (const auto& w : wrong) CHECK(w == "");
+}
+
+}  // namespace testing

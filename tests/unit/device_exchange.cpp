@@ -1,0 +1,261 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <omni/cuda/device_call.hpp>
+#include <omni/omni.hpp>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "../support/device_ranks.hpp"
+
+// Tensors that stay on their devices: ranks fold there, and blocks go from device to device, as messages or by their address.
+
+namespace {
+
+using omni::transport::threads;
+using testing::cell;
+using testing::check_on_device;
+using testing::device_messages;
+using testing::late_device;
+using testing::late_machine;
+
+/// In chunks so small that there are several.
+struct small_chunks : omni::detail::device_owners {
+  small_chunks() : device_owners{std::size_t{64} << 10U} {}
+};
+using device_buffers = omni::detail::borrowed_buffers<late_device>;
+
+template <class Values, class T, class Op, class... Policies>
+void check_both(const cell& c, const Op& op, const Policies&... policies) {
+  check_on_device<Values, T, small_chunks, threads>(c, op, policies...);
+  check_on_device<Values, T, small_chunks, device_messages>(c, op, policies...);
+}
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("device exchange: the bits of the host's path", T, float, double, omni::half, omni::bfloat16, std::int32_t,
+                   std::int64_t) {
+  std::uint64_t seed = 1;
+  for (const auto shape : patterns::all)
+    for (const int ranks : {2, 3, 5}) {
+      const cell c{ranks, 40001 + 64 * seed, shape, seed++, seed % 2 == 0};
+      check_both<patterns::wild, T>(c, omni::sum{}, omni::fixed_blocks{32});
+      if (ranks != 3) continue;
+      check_both<patterns::wild, T>(c, omni::min{}, omni::fixed_blocks{100});
+      check_both<patterns::wild, T>(c, omni::max{});
+      check_both<patterns::exact, T>(c, omni::prod{}, omni::fixed_blocks{7});
+    }
+}
+TEST_CASE_TEMPLATE("device exchange: every operation of integers", T, std::uint8_t, std::int16_t, std::uint32_t, std::int64_t) {
+  const cell c{3, 20011, patterns::shape::uniform, 9, true};
+  check_both<patterns::wild, T>(c, omni::sum{});
+  check_both<patterns::wild, T>(c, omni::prod{});
+  check_both<patterns::wild, T>(c, omni::min{});
+  check_both<patterns::wild, T>(c, omni::max{});
+  check_both<patterns::wild, T>(c, omni::band{});
+  check_both<patterns::wild, T>(c, omni::bor{});
+  check_both<patterns::wild, T>(c, omni::bxor{});
+  check_both<patterns::wild, T>(c, omni::land{});
+  check_both<patterns::wild, T>(c, omni::lor{});
+  check_both<patterns::wild, T>(c, omni::lxor{});
+}
+TEST_CASE("device exchange: sizes around blocks, tiles and chunks, and more ranks than blocks") {
+  std::uint64_t seed = 7;
+  for (const int ranks : {2, 4})
+    for (const std::size_t block : {1U, 31U, 256U, 5000U, 20000U})
+      for (const std::size_t n :
+           {std::size_t{1}, block - 1, block, block + 1, 8192 - 1 + block, std::size_t{8192 * 3}, std::size_t{16384 * 5 + 3}})
+        for (const bool in_place : {true, false}) {
+          if (n == 0) continue;
+          check_both<patterns::exact, int>({ranks, n, patterns::shape::uniform, ++seed, in_place}, omni::sum{},
+                                           omni::fixed_blocks{block});
+        }
+}
+TEST_CASE("device exchange: memory that is aligned otherwise on every rank") {
+  for (const std::size_t block : {32U, 25U})
+    threads::run(3, [&](threads& comm) {
+      late_machine machine;
+      const auto shift = static_cast<std::size_t>(comm.rank());
+      std::vector<float> in(40000 + shift, 0.0F), out(40003 + shift, 7.0F);
+      for (std::size_t i = shift; i < in.size(); i += 999) in[i] = 1;
+      testing::reduce<float, small_chunks>(comm, machine, true, std::span<const float>(in).subspan(shift),
+                                           std::span(out).subspan(3 - shift, 40000), omni::fixed_blocks{block});
+      std::vector<float> wanted(40000, 0.0F);
+      for (std::size_t i = 0; i < wanted.size(); i += 999) wanted[i] = 3;
+      CHECK(testing::difference(std::vector<float>(out.begin() + 3 - comm.rank(), out.begin() + 40003 - comm.rank()), wanted) ==
+            "");
+      CHECK(out[2 - shift] == 7.0F);
+      device_buffers::drop();
+    });
+}
+TEST_CASE("device exchange: automatic chooses it where blocks can go from device to device") {
+  const auto folds = [](auto& comm, std::size_t n, const auto& op) {
+    late_machine machine;
+    std::vector<float> x(n, 1.0F);
+    testing::reduce<float>(comm, machine, true, std::span<const float>(x), std::span(x), op);
+    CHECK(x[n - 1] == 2);
+    device_buffers::drop();
+    return machine.folds;
+  };
+  threads::run(2, [&](threads& comm) {
+    CHECK(folds(comm, 100000, omni::sum{}) > 0);
+    CHECK(folds(comm, 100, omni::sum{}) == 0);                                // small
+    CHECK(folds(comm, 100000, [](float a, float b) { return a + b; }) == 0);  // an operation that the device has not
+  });
+  device_messages::run(2, [&](device_messages& comm) { CHECK(folds(comm, 100000, omni::sum{}) > 0); });
+}
+TEST_CASE("device exchange: what is not null moves, and nothing is allocated from the second call on") {
+  device_messages::run(2, [](device_messages& comm) {
+    late_machine machine;
+    std::vector<float> x(std::size_t{1} << 20U, 0.0F);
+    const auto call = [&] {
+      std::fill(x.begin(), x.end(), 0.0F);
+      for (std::size_t b = 0; b < 40; ++b) x[b * 25600 + static_cast<std::size_t>(comm.rank())] = 1;
+      machine.copied = 0;
+      return testing::reduce<float>(comm, machine, true, std::span<const float>(x), std::span(x));
+    };
+    const auto r = call();
+    CHECK(r.topology == "colocated");
+    CHECK(r.blocks_total == 4096);
+    CHECK(r.blocks_sent == 40);
+    CHECK(r.union_blocks == 40);
+    // Half of the blocks are of the other's tiles; the sections have two words for 32 blocks.
+    const auto least = std::size_t{40} * 1024;
+    CHECK(r.bytes_sent >= least);
+    CHECK(r.bytes_sent < least + 4096);
+    CHECK(r.bytes_received >= least);
+    CHECK(r.bytes_received < least + 4096);
+    CHECK(machine.copied < 10000);  // sections only
+    const auto before = machine.allocations;
+    for (int i = 0; i < 3; ++i) call();
+    CHECK(machine.allocations == before);
+    device_buffers::drop();
+  });
+}
+TEST_CASE("device exchange: calls that do not wait for their output, one upon the other") {
+  threads::run(3, [](threads& comm) {
+    late_machine machine(static_cast<std::uint64_t>(comm.rank()) + 5);
+    std::vector<int> x(400000, 0);
+    int wanted = 1;
+    for (std::size_t i = 0; i < x.size(); i += 999) x[i] = 1;
+    for (int step = 0; step < 4; ++step) {
+      testing::reduce<int>(comm, machine, false, std::span<const int>(x), std::span(x));
+      wanted *= 3;
+    }
+    const auto end = machine.make_event();
+    machine.record(end, 0);  // in the caller's stream, where the output may be read
+    machine.synchronize(end);
+    CHECK(machine.folds >= 4);
+    CHECK(x[999] == wanted);
+    CHECK(x[999 * 400] == wanted);
+    CHECK(x[1000] == 0);
+    device_buffers::drop();
+  });
+}
+TEST_CASE("device exchange: requests, many under way") {
+  const auto check = [](auto& comm) {
+    late_machine machine;
+    std::vector<std::vector<int>> all(6, std::vector<int>(70000));
+    for (int step = 0; step < 2; ++step) {
+      std::vector<omni::request> requests;
+      for (std::size_t i = 0; i < all.size(); ++i) {
+        std::fill(all[i].begin(), all[i].end(), 0);
+        all[i][i * 1000] = 1;
+        requests.push_back(testing::start<int, small_chunks>(comm, machine, std::span(all[i])));
+      }
+      for (std::size_t i = all.size(); i-- != 0;) requests[i].wait();
+      for (std::size_t i = 0; i < all.size(); ++i) CHECK(all[i][i * 1000] == 3);
+    }
+    device_buffers::drop();
+  };
+  threads::run(3, check);
+  device_messages::run(3, check);
+}
+TEST_CASE("device exchange: a rank that does not call is missed when the deadline is over") {
+  const testing::leaks_are_meant meant;
+  threads::run(3, [](threads& comm) {
+    if (comm.rank() == 2) return;
+    const testing::leaks_are_meant here;
+    late_machine machine;
+    std::vector<int> x(70000, 1);
+    try {
+      testing::reduce<int>(comm, machine, true, std::span<const int>(x), std::span(x),
+                           omni::deadline{std::chrono::milliseconds(200)});
+      FAIL_CHECK("no rank is missed");
+    } catch (const omni::timeout& e) {
+      CHECK(e.peers() == std::vector<int>{2});
+    }
+    device_buffers::drop();
+  });
+}
+TEST_CASE("device exchange: ranks that call differently, and then alike") {
+  const auto check = [](auto& comm) {
+    late_machine machine;
+    std::vector<float> x(comm.rank() == 1 ? 80000 : 70000, 1.0F);
+    CHECK_THROWS_AS(testing::reduce<float>(comm, machine, true, std::span<const float>(x), std::span(x)), omni::mismatch);
+    // One whose tensor is so small that it goes another way.
+    std::vector<float> z(comm.rank() == 2 ? 100 : 70000, 1.0F);
+    CHECK_THROWS_AS(testing::reduce<float>(comm, machine, true, std::span<const float>(z), std::span(z)), omni::mismatch);
+    // One whose tensor is on the host.
+    std::vector<float> w(70000, 1.0F);
+    if (comm.rank() == 0) CHECK_THROWS_AS(omni::allreduce(comm, w), omni::mismatch);
+    else CHECK_THROWS_AS(testing::reduce<float>(comm, machine, true, std::span<const float>(w), std::span(w)), omni::mismatch);
+    CHECK(w[69999] == 1);
+    std::vector<float> y(70000, 1.0F);
+    testing::reduce<float>(comm, machine, true, std::span<const float>(y), std::span(y));
+    CHECK(y[69999] == 3);
+    device_buffers::drop();
+  };
+  threads::run(3, check);
+  device_messages::run(3, check);
+}
+
+namespace {
+
+/// Lets one operation of the device fail, one after the other; counts the calls that failed.
+template <class Ranks>
+int fail_everywhere() {
+  int failures = 0;
+  const testing::leaks_are_meant meant;
+  for (const int ranks : {2, 3})
+    for (const bool late : {false, true})
+      for (long at = 0; at < 60; at += 1 + at / 12) {
+        std::vector<std::string> errors(static_cast<std::size_t>(ranks));
+        Ranks::run(ranks, [&](Ranks& comm) {
+          late_machine machine(static_cast<std::uint64_t>(at));
+          if (comm.rank() == 1) {
+            machine.fails_at = at;
+            machine.fails_late = late;
+          }
+          const testing::leaks_are_meant here;
+          std::vector<int> x(70000, 0);
+          for (std::size_t i = static_cast<std::size_t>(comm.rank()); i < x.size(); i += 3000) x[i] = 1;
+          try {
+            testing::reduce<int, small_chunks>(comm, machine, true, std::span<const int>(x), std::span(x));
+          } catch (const omni::cuda_error& e) {
+            errors[static_cast<std::size_t>(comm.rank())] = e.name();
+          } catch (const omni::error& e) {
+            errors[static_cast<std::size_t>(comm.rank())] = e.what();
+          }
+          device_buffers::drop();
+        });
+        if (errors[1].empty()) continue;  // it does not do so much
+        ++failures;
+        CHECK(errors[1].substr(0, 9) == "cudaError");
+      }
+  return failures;
+}
+
+}  // namespace
+
+TEST_CASE("device exchange: whatever fails on the device of one rank, no other waits") {
+  CHECK(fail_everywhere<threads>() > 40);
+  CHECK(fail_everywhere<device_messages>() > 40);
+}
