@@ -134,7 +134,8 @@ if [ $dry = 1 ]; then
   for name in tests bench example-tensor example-embedding; do run "$name" "$out/$name"; done
   # The same kernels and the same path, thread by thread on the host, where doctest is installed.
   if [ -e /usr/include/doctest/doctest.h ]; then
-    if g++ -std=c++20 -O1 -Iinclude -Itests -Itests/support -pthread tests/unit/main.cpp tests/unit/device_kernels.cpp tests/unit/device_path.cpp \
+    if g++ -std=c++20 -O0 -Iinclude -Itests -Itests/support -pthread tests/unit/main.cpp tests/unit/device_kernels.cpp tests/unit/device_path.cpp \
+      tests/unit/device_exchange.cpp \
       -o "$out/host-tests" > "$out/host-tests.log" 2>&1; then
       run "the device path on the host" "$out/host-tests"
     else

@@ -171,6 +171,56 @@ void kernels(const options& o, results& r, double copy, std::size_t block_bytes,
   r.add("scatter", name, put, "GB/s", put / copy);
 }
 
+/// Folding what two ranks have, and putting it to its places.
+void folds(const options& o, results& r, double copy, double density) {
+  using namespace omni::detail;
+  constexpr std::size_t block_bytes = 1024;
+  const auto bytes = o.bytes / 2;
+  const tiles cut(bytes, block_bytes, 256);
+  const auto words = static_cast<std::uint32_t>(cut.count() * cut.words);
+  const auto section = sections::words(words) * std::size_t{4};
+  const device_bytes in(bytes), first(bytes), second(bytes), united(bytes), tables(3 * section);
+  sow_blocks(in.data, bytes, block_bytes, density, 1);
+  check_cuda(cudaMemset(tables.data, 0, 3 * section), "cudaMemset");
+  compact_job found;
+  found.cut = cut;
+  found.in = in.data;
+  found.packed = first.data;
+  found.count = reinterpret_cast<std::uint32_t*>(tables.data);
+  found.marks = found.count + sections::head_words;
+  found.bases = found.marks + words;
+  found.tile_count = static_cast<std::uint32_t>(cut.count());
+  check_cuda(launch(found, nullptr), "compact");
+  section_head head;
+  check_cuda(cudaMemcpy(&head, tables.data, sizeof(head), cudaMemcpyDeviceToHost), "cudaMemcpy");
+  check_cuda(cudaMemcpy(second.data, first.data, head.count * block_bytes, cudaMemcpyDeviceToDevice), "cudaMemcpy");
+  const std::byte* const slots[] = {first.data, second.data, united.data};
+  for (std::size_t k = 0; k < 3; ++k) {
+    auto* const at = tables.data + k * section;
+    if (k != 0) check_cuda(cudaMemcpy(at, tables.data, section, cudaMemcpyDeviceToDevice), "cudaMemcpy");
+    head.address = reinterpret_cast<std::uintptr_t>(slots[k]);
+    check_cuda(cudaMemcpy(at, &head, sizeof(head), cudaMemcpyHostToDevice), "cudaMemcpy");
+  }
+  fold_job fold;
+  fold.cut = cut;
+  fold.found = {reinterpret_cast<const std::uint32_t*>(tables.data), words};
+  fold.united = {reinterpret_cast<const std::uint32_t*>(tables.data + 2 * section), words};
+  fold.ranks = 2;
+  fold.tile_count = found.tile_count;
+  expand_job back;
+  back.cut = cut;
+  back.united = fold.united;
+  back.tile_count = found.tile_count;
+  back.out = in.data;
+  const auto name = "float, blocks of 256, " + std::to_string(density * 100).substr(0, 4) + " %";
+  const auto add = [&](const char* what, std::size_t times, const auto& run) {
+    const auto rate = static_cast<double>(times * head.count * block_bytes) / device_seconds(o.repeats, run) * 1e-9;
+    r.add(what, name, rate, "GB/s", rate / copy);
+  };
+  add("fold of two", 3, [&](cudaStream_t s) { check_cuda(launch_fold<float, omni::sum>(fold, s), "fold"); });
+  add("expand", 2, [&](cudaStream_t s) { check_cuda(launch(back, s), "expand"); });
+}
+
 /// Seconds of the slowest rank: median.
 template <class Prepare, class Call>
 double call_seconds(int ranks, int repeats, const Prepare& prepare, const Call& call) {
@@ -223,6 +273,9 @@ void calls(const options& o, results& r, int ranks, double density, double goal)
   const auto sparse =
       call_seconds(ranks, repeats, prepare, [](threads& comm, const tensor_of_rank& t) { omni::allreduce(comm, t.span()); });
   r.add("allreduce on the device", name, sparse * 1e3, "ms");
+  const auto crossing = call_seconds(
+      ranks, repeats, prepare, [](threads& comm, const tensor_of_rank& t) { omni::allreduce(comm, t.span(), omni::colocated{}); });
+  r.add("folded on the host", name, crossing * 1e3, "ms");
   // To the host, dense there, and back; and the two copies alone, which no dense way through the host can do without.
   const auto through_host = [&](bool reduces) {
     return call_seconds(ranks, repeats, prepare, [reduces](threads& comm, tensor_of_rank& t) {
@@ -302,6 +355,7 @@ int main(int argc, char** argv) {
     r.add("copy, read and written", "", copy, "GB/s", 1);
     for (const auto& [density, goal] : {std::pair{0.01, goals{0.92, 0.9}}, {0.1, goals{0, 0.85}}, {1.0, goals{0, 0.8}}})
       kernels(o, r, copy, 1024, density, "float, blocks of 256, " + std::to_string(density * 100).substr(0, 4) + " %", goal);
+    for (const double density : {0.1, 1.0}) folds(o, r, copy, density);
     // Kernels see bytes: 2, 4 and 8 of them are half and bfloat16; float and int32; double and int64.
     for (const std::size_t element : {2U, 4U, 8U})
       for (const std::size_t block : {32U, 64U, 128U, 256U, 512U, 1024U, 2048U, 4096U})

@@ -84,7 +84,8 @@ void kernels(std::size_t n, std::size_t block, std::size_t shift, const T& null,
   tile_null_bits(null, job.null);
   job.tile_count = static_cast<std::uint32_t>(job.cut.count());
   device_tensor<std::uint32_t> marks(std::vector<std::uint32_t>(job.tile_count * job.cut.words, 7));
-  device_tensor<std::uint32_t> bases(std::vector<std::uint32_t>(job.tile_count * job.cut.words, 7)), count(std::vector<std::uint32_t>(1, 0));
+  device_tensor<std::uint32_t> bases(std::vector<std::uint32_t>(job.tile_count * job.cut.words, 7)),
+      count(std::vector<std::uint32_t>(1, 0));
   device_tensor<std::byte> packed(std::vector<std::byte>(job.tile_count * job.cut.tile_bytes()));
   job.marks = marks.data();
   job.bases = bases.data();
@@ -179,6 +180,22 @@ void all_calls(bool quick) {
     }
 }
 
+/// Tensors that stay on the device: folds there, in several chunks.
+template <class T>
+void all_folds(bool quick) {
+  std::size_t n = 700001;
+  for (const auto shape : patterns::all)
+    for (const int ranks : {2, 3}) {
+      n += 4321;
+      calls<T>(shape, ranks, n, n % 2 == 0, omni::sum{}, omni::fixed_blocks{n % 3 == 0 ? 100U : 256U});
+      if (quick) return;
+      calls<T>(shape, ranks, n, n % 2 != 0, omni::min{});
+      calls<T>(shape, ranks, n, n % 2 == 0, omni::max{}, omni::fixed_blocks{32});
+      calls<T>(shape, ranks, n, n % 2 == 0, omni::prod{});
+      if constexpr (std::is_integral_v<T>) calls<T>(shape, ranks, n, true, omni::band{});
+    }
+}
+
 __global__ void set_late(float* x, long long cycles) {
   const auto begin = clock64();
   while (clock64() - begin < cycles) {
@@ -264,6 +281,12 @@ int main(int argc, char** argv) {
     all_calls<omni::bfloat16>(quick);
     all_calls<std::int32_t>(quick);
     all_calls<std::int64_t>(quick);
+    all_folds<float>(quick);
+    all_folds<double>(quick);
+    all_folds<omni::half>(quick);
+    all_folds<omni::bfloat16>(quick);
+    all_folds<std::int32_t>(quick);
+    all_folds<std::int64_t>(quick);
     streams();
     kinds_of_memory();
     names_of_errors();

@@ -259,3 +259,82 @@ TEST_CASE("device exchange: whatever fails on the device of one rank, no other w
   CHECK(fail_everywhere<threads>() > 40);
   CHECK(fail_everywhere<device_messages>() > 40);
 }
+
+namespace {
+
+/// A rank may send one message that is not as it should be.
+class lying_messages : public device_messages {
+ public:
+  enum class lie { changed, shorter, longer };
+  using device_messages::device_messages;
+  template <class F>
+  static void run(int ranks, F&& f) {
+    threads::run(ranks, [&](threads& comm) {
+      lying_messages all(comm);
+      f(all);
+    });
+  }
+  long lies_at = -1;  ///< number of the message
+  lie how = lie::changed;
+  std::size_t place = 0;
+
+  class mailbox : public threads::mailbox {
+   public:
+    mailbox(threads::mailbox honest, lying_messages& group) : threads::mailbox(std::move(honest)), group_(&group) {}
+    void send(int peer, unsigned stream, std::span<const std::byte> bytes, std::uint64_t token) {
+      std::vector<std::byte> sent(bytes.begin(), bytes.end());
+      if (group_->sent_++ == group_->lies_at) {
+        if (group_->how == lie::changed) sent[group_->place % sent.size()] ^= static_cast<std::byte>(1U << group_->place % 8);
+        else sent.resize(group_->how == lie::shorter ? group_->place % sent.size() : sent.size() + 1 + group_->place % 9);
+      }
+      threads::mailbox::send(peer, stream, sent, token);
+    }
+
+   private:
+    lying_messages* group_;
+  };
+  [[nodiscard]] bool has_lied() const { return lies_at >= 0 && sent_ > lies_at; }
+  [[nodiscard]] mailbox open() { return {device_messages::open(), *this}; }
+
+ private:
+  long sent_ = 0;
+};
+
+}  // namespace
+
+TEST_CASE("device exchange: messages that lie are found, or change no more than elements") {
+  const testing::leaks_are_meant meant;
+  int found = 0, lies = 0;
+  auto g = patterns::make_generator(3, 1);
+  for (const auto how : {lying_messages::lie::changed, lying_messages::lie::shorter, lying_messages::lie::longer})
+    for (long at = 0; at < 30; ++at)
+      for (int again = 0; again < (how == lying_messages::lie::changed ? 8 : 2); ++again) {
+        const auto place = static_cast<std::size_t>(g());
+        std::vector<int> errors(3, 0);
+        bool lied = false;
+        lying_messages::run(3, [&](lying_messages& comm) {
+          const testing::leaks_are_meant here;
+          if (comm.rank() == 1) {
+            comm.lies_at = at;
+            comm.how = how;
+            comm.place = place;
+          }
+          late_machine machine(static_cast<std::uint64_t>(at));
+          std::vector<int> x(70000, 0);
+          for (std::size_t i = static_cast<std::size_t>(comm.rank()) * 500; i < x.size(); i += 3000) x[i] = 1;
+          try {
+            testing::reduce<int, small_chunks>(comm, machine, true, std::span<const int>(x), std::span(x));
+          } catch (const omni::error&) {
+            errors[static_cast<std::size_t>(comm.rank())] = 1;
+          }
+          if (comm.rank() == 1) lied = comm.has_lied();
+          device_buffers::drop();
+        });
+        if (!lied) continue;  // it sends fewer messages
+        ++lies;
+        if (errors[0] + errors[2] != 0) ++found;
+        else CHECK(how == lying_messages::lie::changed);
+      }
+  CHECK(lies > 200);
+  CHECK(found > lies / 2);
+}

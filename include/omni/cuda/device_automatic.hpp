@@ -63,7 +63,7 @@ struct device_automatic {
       if constexpr (may_stay) {
         if (stays(call, transport)) {
           say(transport.rank(), true);
-          engine_.template emplace<device_engine>(0, call, transport, std::move(mailbox));
+          engine_.template emplace<device_engine>(std::size_t{0}, call, transport, std::move(mailbox));
           return;
         }
       }

@@ -102,7 +102,7 @@ class device_engine {
     if (chunks_ == nullptr) {
       if (!greeting_.complete()) return moved;
       if (greeting_.differs()) messages_.cancel(last_words);
-      chunks_ = &call_.transfer->begin_exchange(greeting_.conclude(), rank_, ranks_, chunk_bytes_);
+      chunks_ = &call_.transfer->begin_exchange(greeting_.conclude(call_.agreed), rank_, ranks_, chunk_bytes_);
     }
     for (auto c = done_; c < begun_; ++c)
       if (advance(c)) moved = true;
@@ -128,7 +128,7 @@ class device_engine {
   [[nodiscard]] bool done() const { return chunks_ != nullptr && done_ == chunks_->chunks(); }
   /// Tells the others that nothing more will come.
   void give_up() noexcept {
-    if (done() || is_called_off()) return;
+    if (done()) return;
     try {
       static const std::byte word{};
       if (!greeting_.started()) greeting_.start(s_->greeting, messages_, s_->peers, 16, true);
@@ -182,7 +182,7 @@ class device_engine {
     return (rank + static_cast<std::size_t>(ranks_ - rank_) - 1) % static_cast<std::size_t>(ranks_);
   }
   [[nodiscard]] state& at(std::size_t chunk) { return states_[chunk % depth]; }
-  /// All have found that their calls differ: nobody sends anything more.
+  /// The ranks have found that their calls differ, and taken all that was sent: nothing can be written any more.
   [[nodiscard]] bool is_called_off() const { return chunks_ == nullptr && greeting_.complete() && greeting_.differs(); }
 
   bool advance(std::size_t c) {
@@ -340,7 +340,9 @@ class device_engine {
           break;
         }
         case kind::heard_last_word:
-          throw protocol(s_->peers[t.peer()], "the rank gave up");
+          greeting_.gave_up(t.peer());
+          if (chunks_ != nullptr) greeting_.expect_going_on();
+          break;
         case kind::last_word:
           break;
       }

@@ -87,7 +87,7 @@ class exchange_greeting {
       if (!differs_ || d.rank() < differs_->rank()) differs_.emplace(d);  // of several the lowest rank is named
       return;
     }
-    if ((first.header().flags & packet_abort) != 0) aborted_ = std::max(aborted_.value_or(0), peers_[i]);
+    if ((first.header().flags & packet_abort) != 0) gave_up(i);
     const auto width = first.header().reserved[0];
     if (width != 1 && width != 2 && width != 4 && width != 8 && width != 16) throw protocol(peers_[i], "no width of a vector");
     width_ = std::min(width_, static_cast<std::uint32_t>(width));
@@ -95,12 +95,21 @@ class exchange_greeting {
   [[nodiscard]] bool has_met(std::size_t i) const { return started_ && m_->met[i]; }
   /// Whether all have been met, and nothing is under way.
   [[nodiscard]] bool complete() const { return met_ == peers_.size() && leaving_ == 0; }
-  /// Whether the ranks have found that their calls differ: all of them have, and there is nothing to tell.
+  /// Whether ranks have called differently.
   [[nodiscard]] bool differs() const { return differs_.has_value(); }
-  /// The width for all ranks. @throws mismatch if a rank has called otherwise, protocol if one gave up.
-  [[nodiscard]] std::uint32_t conclude() const {
+  /// A peer has sent its last word. Its greeting has come, or will: who has called otherwise is to be known first.
+  void gave_up(std::size_t i) {
+    if (!gave_up_) gave_up_ = peers_[i];
+  }
+  /// @throws protocol if a rank gave up.
+  void expect_going_on() const {
+    if (gave_up_) throw protocol(*gave_up_, "the rank gave up");
+  }
+  /// The width for all ranks. `agreed`: they are known to have called alike. @throws mismatch, or protocol
+  [[nodiscard]] std::uint32_t conclude(bool agreed) const {
+    if (differs_ && agreed) throw protocol(differs_->rank(), "says that it has made another call than was agreed on");
     if (differs_) throw mismatch(*differs_);
-    if (aborted_) throw protocol(*aborted_, "the rank gave up");
+    expect_going_on();
     return width_;
   }
 
@@ -116,7 +125,7 @@ class exchange_greeting {
   bool started_ = false;
   std::size_t met_ = 0, leaving_ = 0;
   std::optional<mismatch> differs_;
-  std::optional<int> aborted_;
+  std::optional<int> gave_up_;
 };
 
 }  // namespace omni::detail
