@@ -90,7 +90,8 @@ inline void expect_timeline() {
 /// Throws if any of them means nothing.
 inline void expect_environment() {
   static const bool fine = [] {
-    for (const auto* const name : {"OMNI_TRACE", "OMNI_CHECK", "OMNI_SHARED_MEMORY", "OMNI_DEVICE_MEMORY"}) static_cast<void>(environment_flag(name));
+    for (const auto* const name : {"OMNI_TRACE", "OMNI_CHECK", "OMNI_SHARED_MEMORY", "OMNI_DEVICE_MEMORY"})
+      static_cast<void>(environment_flag(name));
     static_cast<void>(environment_topology());
     static_cast<void>(environment_limit());
     expect_timeline();
