@@ -102,7 +102,9 @@ class device_engine {
     if (chunks_ == nullptr) {
       if (!greeting_.complete()) return moved;
       if (greeting_.differs()) messages_.cancel(last_words);
-      chunks_ = &call_.transfer->begin_exchange(greeting_.conclude(call_.agreed), rank_, ranks_, chunk_bytes_);
+      const auto width = greeting_.conclude(call_.agreed);
+      if constexpr (by_address) call_.transfer->reach_others();
+      chunks_ = &call_.transfer->begin_exchange(width, rank_, ranks_, chunk_bytes_);
     }
     for (auto c = done_; c < begun_; ++c)
       if (advance(c)) moved = true;

@@ -146,6 +146,7 @@ class device_transfer {
                     b.output.writing.get());
     return exchange_;
   }
+  void reach_others() { device_.reach_others(); }
   [[nodiscard]] std::size_t exchange_bytes() const { return buffers_->exchange.bytes(); }
   /// Others may go on reading and writing the buffers.
   void leak() { leaks_ = true; }

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <mutex>
+#include <set>
 #include <string>
 
 #include "device.hpp"
@@ -78,6 +80,25 @@ struct cuda_device {
   }
   static void destroy(stream s) noexcept { static_cast<void>(cudaStreamDestroy(s)); }
   static void destroy(event e) noexcept { static_cast<void>(cudaEventDestroy(e)); }
+
+  /// Once in a process. Copies from a device that this one cannot reach go through the host.
+  void reach_others() const {
+    static std::mutex mutex;
+    static std::set<int> have;
+    const std::lock_guard lock(mutex);
+    if (have.count(number) != 0) return;
+    int devices = 0;
+    check_cuda(cudaGetDeviceCount(&devices), "cudaGetDeviceCount");
+    for (int other = 0; other < devices; ++other) {
+      int can = 0;
+      if (other != number) check_cuda(cudaDeviceCanAccessPeer(&can, number, other), "cudaDeviceCanAccessPeer");
+      if (can == 0) continue;
+      const auto code = cudaDeviceEnablePeerAccess(other, 0);
+      if (code == cudaErrorPeerAccessAlreadyEnabled) static_cast<void>(cudaGetLastError());
+      else check_cuda(code, "cudaDeviceEnablePeerAccess");
+    }
+    have.insert(number);
+  }
 
   static void copy(stream s, void* to, const void* from, std::size_t bytes) {
     check_cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, s), "cudaMemcpyAsync");
