@@ -46,8 +46,9 @@ struct exchange_state {
 ///
 /// To each peer goes a first packet with the call's signature. Then for each chunk a section (fold_tiles.hpp) says what blocks
 /// there are for the peer to fold, and a message from the device's memory has those; the same, to everybody, for what came of it.
-/// Where ranks are threads the section says where the blocks lie, and whoever fetches them acknowledges that. All the time each
-/// listens for the last word of a peer that gives up, for blocks may be on their way to one that takes them no more.
+/// Where ranks are threads the section says where the blocks lie, and whoever fetches them acknowledges that. The last word of
+/// each, for which the others listen from the beginning, is that its output is written or that it gives up: blocks may be on their
+/// way to one that takes them no more, and no rank is done as long as another may fail.
 ///
 /// No rank waits in a cycle: a chunk waits only for itself on other ranks, and for the chunk that had its buffers before.
 template <class Call, class Transport>
@@ -68,7 +69,7 @@ class device_engine {
         chunk_bytes_(chunk_bytes),
         rank_(transport.rank()),
         ranks_(transport.size()),
-        greeting_(rank_, call.sign("device", chunk_bytes, static_cast<int>(depth)), greeting_room(call, transport)),
+        greeting_(rank_, sizeof(T), call.sign("device", chunk_bytes, static_cast<int>(depth)), greeting_room(call, transport)),
         messages_(std::move(mailbox)) {}
   device_engine(const device_engine&) = delete;
   device_engine(device_engine&&) = delete;
@@ -77,7 +78,7 @@ class device_engine {
   ~device_engine() {
     if (!greeting_.started() || done() || is_called_off()) return;
     messages_.abandon();
-    call_.transfer->leak();
+    if (chunks_ != nullptr) call_.transfer->leak();
     s_.leak();
   }
 
@@ -115,10 +116,11 @@ class device_engine {
       moved = true;
     }
     listen();
-    if (done()) {
-      messages_.cancel(last_words);
-      report_.exchange_seconds = watch_.elapsed();
+    if (done_ == chunks_->chunks() && !finished_) {
+      finished_ = moved = true;
+      say_last_word(well);
     }
+    if (done()) report_.exchange_seconds = watch_.elapsed();
     return moved;
   }
   void wait() {
@@ -127,14 +129,13 @@ class device_engine {
     const auto guard = call_.transfer->enter();
     take(messages_.wait());
   }
-  [[nodiscard]] bool done() const { return chunks_ != nullptr && done_ == chunks_->chunks(); }
+  [[nodiscard]] bool done() const { return finished_ && ended_ == peers() && saying_ == 0; }
   /// Tells the others that nothing more will come.
   void give_up() noexcept {
     if (done()) return;
     try {
-      static const std::byte word{};
       if (!greeting_.started()) greeting_.start(s_->greeting, messages_, s_->peers, 16, true);
-      for (const int peer : s_->peers) messages_.send(peer, last_words, std::span(&word, 1), token::make(kind::last_word, 0));
+      if (!finished_) say_last_word(gives_up);
       // Messages so short leave at once, if they leave at all.
       for (int tries = 0; tries < 100; ++tries) static_cast<void>(messages_.poll());
     } catch (...) {  // NOLINT(bugprone-empty-catch): it was an error of the transport, then
@@ -142,10 +143,14 @@ class device_engine {
   }
   [[nodiscard]] awaited awaits() const {
     awaited a{{}, chunks_ == nullptr ? "the first packet" : "chunk " + std::to_string(done_)};
-    for (std::size_t i = 0; i < peers(); ++i) {
-      const bool here = chunks_ == nullptr ? greeting_.has_met(i) : std::min(s_->found[i], s_->united[i]) > done_;
-      if (!here) a.peers.push_back(s_->peers[i]);
-    }
+    const auto await = [&](const auto& has_come) {
+      for (std::size_t i = 0; i < peers(); ++i)
+        if (!has_come(i)) a.peers.push_back(s_->peers[i]);
+    };
+    // Who holds up one holds up all: of what is missing the first counts.
+    if (chunks_ == nullptr) return await([&](std::size_t i) { return greeting_.has_met(i); }), a;
+    await([&](std::size_t i) { return s_->found[i] > done_; });
+    if (a.peers.empty()) await([&](std::size_t i) { return s_->united[i] > done_; });
     return a;
   }
   void finish(report& r) const {
@@ -157,6 +162,7 @@ class device_engine {
 
  private:
   enum stream : std::uint8_t { contributions = 0, results = 1, acknowledgements = 2, last_words = 3 };
+  static constexpr std::byte gives_up{0}, well{1};
 
   /// A chunk that is under way.
   struct state {
@@ -231,7 +237,7 @@ class device_engine {
   void gather(std::size_t c) {
     for (std::size_t i = 0; i < peers(); ++i)
       if (!chunks_->is_sound(c, chunks_->heard(c, rank_of(i)), static_cast<std::size_t>(rank_))) refuse(i);
-    chunks_->make_room_for_heard(c, [&](std::size_t rank, std::span<std::byte> to, const std::byte* from) {
+    chunks_->place_heard(c, [&](std::size_t rank, std::span<std::byte> to, const std::byte* from) {
       if constexpr (by_address) chunks_->fetch_for_fold(to, from);
       else receive(c, peer_of(rank), contributions, to, kind::found_blocks, at(c).arriving);
     });
@@ -248,7 +254,7 @@ class device_engine {
   void collect(std::size_t c) {
     for (std::size_t i = 0; i < peers(); ++i)
       if (!chunks_->is_sound(c, chunks_->united(c, rank_of(i)), rank_of(i))) refuse(i);
-    chunks_->make_room_for_united(c, [&](std::size_t rank, std::span<std::byte> to, const std::byte* from) {
+    chunks_->place_united(c, [&](std::size_t rank, std::span<std::byte> to, const std::byte* from) {
       report_.union_blocks += to.size() / chunks_->block_bytes();
       if constexpr (by_address) chunks_->fetch_for_writing(to, from);
       else receive(c, peer_of(rank), results, to, kind::united_blocks, at(c).returning);
@@ -256,6 +262,12 @@ class device_engine {
   }
   [[noreturn]] void refuse(std::size_t i) const { throw protocol(s_->peers[i], "blocks that it cannot have"); }
 
+  void say_last_word(const std::byte& word) {
+    for (const int peer : s_->peers) {
+      messages_.send(peer, last_words, std::span(&word, 1), token::make(kind::last_word, 0));
+      ++saying_;
+    }
+  }
   // Sends a section, and the blocks that it tells of.
   void send(std::size_t c, std::size_t i, stream way, const std::byte* section) {
     const auto leave = [&](std::span<const std::byte> bytes) {
@@ -342,10 +354,13 @@ class device_engine {
           break;
         }
         case kind::heard_last_word:
+          ++ended_;
+          if (c.bytes == 1 && s_->last_words[t.peer()] == well) break;
           greeting_.gave_up(t.peer());
           if (chunks_ != nullptr) greeting_.expect_going_on();
           break;
         case kind::last_word:
+          --saying_;
           break;
       }
     }
@@ -373,6 +388,8 @@ class device_engine {
   std::size_t begun_ = 0, done_ = 0;     // chunks
   std::size_t told_ = 0, returned_ = 0;  // of which all contributions, and all results, have been given away
   std::size_t listening_ = 0, listening_to_results_ = 0;
+  bool finished_ = false;               // the output is written
+  std::size_t ended_ = 0, saying_ = 0;  // last words that have come; that have not left
   report report_;
   stopwatch watch_;
 };

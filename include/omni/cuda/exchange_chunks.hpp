@@ -8,7 +8,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <limits>
 #include <span>
 #include <vector>
 
@@ -47,7 +46,8 @@ struct exchange_buffers {
 
 /// The device's part in a reduction that never leaves it: the tensor in chunks, of which the ranks own the tiles in turn. A chunk
 /// is scanned and compacted, each owner's blocks together; what the ranks have of an owner's tiles is folded there; and the union
-/// of all owners' is put to its places. What the host has to know are sections (fold_tiles.hpp); nothing here waits.
+/// of all owners' is put to its places. What the host has to know are sections (fold_tiles.hpp); after begin() nothing here waits
+/// or allocates.
 template <accelerator Device>
 class exchange_chunks {
   using buffers = exchange_buffers<Device>;
@@ -75,7 +75,8 @@ class exchange_chunks {
     writing_ = writing;
     const auto all = job_.cut.count();
     const auto chosen = std::clamp<std::uint64_t>(job_.cut.bytes / 8, least_chunk_bytes, most_chunk_bytes);
-    const auto of_chunk = std::clamp<std::uint64_t>((chunk_bytes != 0 ? chunk_bytes : chosen) / job_.cut.tile_bytes(), 1, all);
+    const auto of_chunk = std::clamp<std::uint64_t>((chunk_bytes != 0 ? chunk_bytes : chosen) / job_.cut.tile_bytes(), 1,
+                                                    std::max<std::uint64_t>(all, 1));
     tiles_of_owner_ = (of_chunk + ranks_ - 1) / ranks_;
     chunk_tiles_ = tiles_of_owner_ * ranks_;
     chunks_ = (all + chunk_tiles_ - 1) / chunk_tiles_;
@@ -88,6 +89,10 @@ class exchange_chunks {
       c.folded.make(device_);
       c.written.make(device_);
       c.packed.reserve(device_, ranks_ * room() * job_.cut.block_bytes);
+      // As much as a dense tensor takes: to grow in the middle of a call, or of a later one, would hold up all of the device.
+      c.arrived.reserve(device_, (ranks_ - 1) * room() * job_.cut.block_bytes);
+      c.returned.reserve(device_, (ranks_ - 1) * room() * job_.cut.block_bytes);
+      c.united.reserve(device_, room() * job_.cut.block_bytes);
       c.found.reserve(device_, ranks_ * section_bytes());
       c.tables.reserve(device_, 2 * ranks_ * section_bytes());
       c.told.reserve(device_, 3 * ranks_ * section_bytes());
@@ -162,16 +167,16 @@ class exchange_chunks {
     }
     std::memcpy(heard(chunk, rank_), mine(chunk, rank_), section_bytes());
   }
-  /// Room on the device for what the sections of all others tell of, where their heads say from now on. Calls f(rank, section,
+  /// Where what the sections of all others tell of is to lie on the device: their heads say so from now on. Calls f(rank, section,
   /// from, to) for each that has slots; `from`: the address that was told.
   template <class F>
-  void make_room_for_heard(std::size_t chunk, const F& f) {
-    make_room(
+  void place_heard(std::size_t chunk, const F& f) {
+    place(
         at(chunk).arrived, [&](std::size_t r) { return heard(chunk, r); }, f);
   }
   template <class F>
-  void make_room_for_united(std::size_t chunk, const F& f) {
-    make_room(
+  void place_united(std::size_t chunk, const F& f) {
+    place(
         at(chunk).returned, [&](std::size_t o) { return united(chunk, o); }, f);
   }
   /// Fetches slots from where another rank of this process has them, before the fold or before the writing.
@@ -249,17 +254,8 @@ class exchange_chunks {
     return std::min<std::uint64_t>({32, cut.tile_blocks - first, cut.blocks - block});
   }
 
-  // Powers of two: calls whose tensors differ a little allocate nothing.
-  template <bool Pinned>
-  void reserve(device_memory<Device, Pinned>& memory, std::size_t count, std::size_t most) {
-    if (count != 0) memory.reserve(device_, std::min(std::bit_ceil(count), most) * block_bytes());
-  }
-  template <class Memory, class Section, class F>
-  void make_room(Memory& memory, const Section& section, const F& f) {
-    std::size_t count = 0;
-    for (std::size_t r = 0; r < ranks_; ++r)
-      if (r != rank_) count += head_of(section(r)).count;
-    reserve(memory, count, (ranks_ - 1) * room());
+  template <class Section, class F>
+  void place(const device_memory<Device, false>& memory, const Section& section, const F& f) {
     auto* to = memory.data();
     for (std::size_t r = 0; r < ranks_; ++r) {
       auto h = head_of(section(r));
@@ -285,7 +281,6 @@ class exchange_chunks {
       marks[mark_words_ + w] = count;
       count += static_cast<std::uint32_t>(std::popcount(marks[w]));
     }
-    reserve(at(chunk).united, count, room());
     write(section, {count, 0, reinterpret_cast<std::uintptr_t>(at(chunk).united.data())});
   }
 

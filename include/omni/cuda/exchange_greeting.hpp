@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -27,8 +28,8 @@ struct exchange_token {
     united_blocks,    ///< and its blocks
     left,             ///< anything of a chunk that this rank sends
     acknowledged,     ///< a peer has fetched blocks
-    last_word,        ///< this rank gives up
-    heard_last_word,  ///< a peer does
+    last_word,        ///< this rank's has left
+    heard_last_word,  ///< a peer's
   };
   static std::uint64_t make(kind k, std::size_t peer, std::size_t slot = 0) {
     return std::uint64_t{static_cast<std::uint8_t>(k)} << 56U | std::uint64_t{slot} << 32U | std::uint64_t{peer};
@@ -51,12 +52,15 @@ class exchange_greeting {
     [[nodiscard]] std::size_t bytes() const { return mine.size() + theirs.size(); }
   };
 
-  exchange_greeting(int rank, const signature& mine, std::size_t room) : rank_(rank), room_(room), mine_(mine) {}
+  /// `least_width`: an element's. `room`: bytes that the first packet of a rank may have.
+  exchange_greeting(int rank, std::size_t least_width, const signature& mine, std::size_t room)
+      : rank_(rank), least_width_(least_width), room_(room), mine_(mine) {}
 
   /// Greets, and listens to greetings; with `aborts` only that there will be no more.
   template <class Mailbox>
   void start(memory& m, Mailbox& messages, std::span<const int> peers, std::uint32_t width, bool aborts) {
     m_ = &m;
+    started_ = true;  // from the first message on there is something to abandon
     peers_ = peers;
     width_ = width;
     call_ = messages.call();
@@ -72,7 +76,6 @@ class exchange_greeting {
       ++leaving_;
       if (!aborts) messages.receive(peers[i], 0, theirs(i), exchange_token::make(exchange_token::kind::first_packet, i));
     }
-    started_ = true;
   }
   [[nodiscard]] bool started() const { return started_; }
   void left() { --leaving_; }
@@ -89,7 +92,7 @@ class exchange_greeting {
     }
     if ((first.header().flags & packet_abort) != 0) gave_up(i);
     const auto width = first.header().reserved[0];
-    if (width != 1 && width != 2 && width != 4 && width != 8 && width != 16) throw protocol(peers_[i], "no width of a vector");
+    if (!std::has_single_bit(width) || width < least_width_ || width > 16) throw protocol(peers_[i], "no width of a vector");
     width_ = std::min(width_, static_cast<std::uint32_t>(width));
   }
   [[nodiscard]] bool has_met(std::size_t i) const { return started_ && m_->met[i]; }
@@ -117,7 +120,7 @@ class exchange_greeting {
   [[nodiscard]] std::span<std::byte> theirs(std::size_t i) const { return {m_->theirs.data() + i * room_, room_}; }
 
   int rank_;
-  std::size_t room_;
+  std::size_t least_width_, room_;
   signature mine_;
   memory* m_ = nullptr;
   std::span<const int> peers_;

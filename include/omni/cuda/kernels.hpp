@@ -129,8 +129,9 @@ template <class T, class Op>
   auto code = cudaSuccess;
   with_width(job.cut.width, [&](auto width) {
     constexpr unsigned w = decltype(width)::value;
-    // Memory is aligned as its elements are, so a vector has one at least.
-    if constexpr (w >= sizeof(T)) code = launch_kernel(fold_kernel<w, T, Op>, job.tile_count * job.pieces(), job, stream);
+    // Memory is aligned as its elements are on all ranks, so a vector has one at least.
+    if constexpr (w < sizeof(T)) code = cudaErrorInvalidValue;
+    else code = launch_kernel(fold_kernel<w, T, Op>, job.tile_count * job.pieces(), job, stream);
   });
   return code;
 }

@@ -94,7 +94,7 @@ struct cuda_device {
       if (other != number) check_cuda(cudaDeviceCanAccessPeer(&can, number, other), "cudaDeviceCanAccessPeer");
       if (can == 0) continue;
       const auto code = cudaDeviceEnablePeerAccess(other, 0);
-      if (code == cudaErrorPeerAccessAlreadyEnabled) static_cast<void>(cudaGetLastError());
+      if (code == cudaErrorPeerAccessAlreadyEnabled || code == cudaErrorTooManyPeers) static_cast<void>(cudaGetLastError());
       else check_cuda(code, "cudaDeviceEnablePeerAccess");
     }
     have.insert(number);

@@ -15,7 +15,9 @@ namespace omni {
 
 /// Whether this MPI says, when the program runs, that it takes device memory.
 inline bool mpi_takes_device_memory() {
-#if defined(MPIX_CUDA_AWARE_SUPPORT) || (defined(MPICH_NUMVERSION) && MPICH_NUMVERSION >= 40000000)
+// MPICH has it from 4.0 on; those who build on MPICH may not.
+#if defined(MPIX_CUDA_AWARE_SUPPORT) || \
+    (defined(MPICH_NUMVERSION) && MPICH_NUMVERSION >= 40000300 && !defined(I_MPI_VERSION) && !defined(MVAPICH_VERSION))
   return MPIX_Query_cuda_support() == 1;
 #else
   return false;
