@@ -48,6 +48,7 @@ class collective final : public operation_base {
   static constexpr bool hands_over = may_hand_over<Topology, Call, transport_type>();
 
  public:
+  // NOLINTNEXTLINE(modernize-pass-by-value): but for tensors on devices a call is copied as bytes
   collective(Transport transport, const Call& call, const Topology& topology)
       : transport_(std::forward<Transport>(transport)), call_(call), topology_(topology) {
     if (transport_.size() == 1) {

@@ -53,7 +53,7 @@ void compact_tile(const omni::detail::compact_job& job, std::uint32_t tile) {
   if (job.packed == nullptr || s.before[job.cut.words] == 0) return;
   for (std::uint32_t first = 0; first < vectors; first += tiles::most_vectors) {
     if (job.cut.in_rounds()) look(first);
-    for (std::uint32_t t = 0; t < tiles::threads; ++t) put<Width>(job, tile, first, t, s, all[t]);
+    for (std::uint32_t t = 0; t < tiles::threads; ++t) put<Width>(job, first, t, s, all[t]);
   }
 }
 

@@ -236,7 +236,7 @@ int fail_everywhere() {
           }
           const testing::leaks_are_meant here;
           std::vector<int> x(70000, 0);
-          for (std::size_t i = static_cast<std::size_t>(comm.rank()); i < x.size(); i += 3000) x[i] = 1;
+          for (auto i = static_cast<std::size_t>(comm.rank()); i < x.size(); i += 3000) x[i] = 1;
           try {
             testing::reduce<int, small_chunks>(comm, machine, true, std::span<const int>(x), std::span(x));
           } catch (const omni::cuda_error& e) {

@@ -38,7 +38,7 @@ struct compact_job {
 struct compact_shared {
   std::uint32_t marks[tiles::most_words];       // NOLINT(*-avoid-c-arrays)
   std::uint32_t before[tiles::most_words + 1];  // NOLINT(*-avoid-c-arrays): blocks marked in the words before
-  std::uint32_t base;
+  std::uint32_t base, slot;                     // of the tile's first block, among its owner's and among all
 };
 
 /// What a thread holds in registers: vector `first + number + k threads` for each k.
@@ -115,6 +115,7 @@ OMNI_DETAIL_DEVICE void count_marks(const compact_job& job, std::uint32_t tile, 
     job.marks[at] = s.marks[number];
   } else {
     s.base = n != 0 ? take(job.count + std::uint64_t{tile % job.owners} * job.section, n) : 0;
+    s.slot = s.base + tile % job.owners * job.room;
   }
 }
 
@@ -128,9 +129,8 @@ OMNI_DETAIL_DEVICE void tell_bases(const compact_job& job, std::uint32_t tile, s
 
 /// Step 5: writes the blocks that are not null into them.
 template <unsigned Width>
-OMNI_DETAIL_DEVICE void put(const compact_job& job, std::uint32_t tile, std::uint32_t first, std::uint32_t number,
-                            const compact_shared& s, const compact_thread<Width>& t) {
-  const auto base = std::uint64_t{tile % job.owners} * job.room + s.base;
+OMNI_DETAIL_DEVICE void put(const compact_job& job, std::uint32_t first, std::uint32_t number, const compact_shared& s,
+                            const compact_thread<Width>& t) {
   OMNI_DETAIL_UNROLL
   for (std::uint32_t k = 0; k < tiles::vectors_of_thread; ++k) {
     const auto v = first + number + k * tiles::threads;
@@ -139,7 +139,7 @@ OMNI_DETAIL_DEVICE void put(const compact_job& job, std::uint32_t tile, std::uin
     const auto word = s.marks[block / 32];
     const auto bit = 1U << (block % 32);
     if ((word & bit) == 0) continue;
-    const auto slot = base + s.before[block / 32] + count_bits(word & (bit - 1));
+    const auto slot = std::uint64_t{s.slot} + s.before[block / 32] + count_bits(word & (bit - 1));
     const auto within = v - block * job.cut.block_vectors;
     store_vector<Width>(job.packed + slot * job.cut.block_bytes + std::uint64_t{within} * Width, t.data[k]);
   }

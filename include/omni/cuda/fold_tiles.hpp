@@ -119,23 +119,24 @@ OMNI_DETAIL_DEVICE void expand(const expand_job& job, std::uint32_t piece, std::
   const auto tile = piece / job.pieces();
   const auto first = piece % job.pieces() * tiles::most_vectors + number;
   const auto begin = (job.first_tile + tile) * cut.tile_bytes();
-  const std::byte* from[tiles::vectors_of_thread];  // NOLINT(*-avoid-c-arrays): registers
-  vector<Width> data[tiles::vectors_of_thread];     // NOLINT(*-avoid-c-arrays)
+  vector<Width> data[tiles::vectors_of_thread];  // NOLINT(*-avoid-c-arrays): registers
+  std::uint32_t has = 0;                         // bit k: data[k] is to be written
   OMNI_DETAIL_UNROLL
   for (std::uint32_t k = 0; k < tiles::vectors_of_thread; ++k) {
     const auto v = first + k * tiles::threads;
-    from[k] = nullptr;
     if (v >= cut.vectors()) continue;
     const auto block = cut.block_of(v);
     const auto word = tile / job.owners * cut.words + block / 32;
-    from[k] = job.united.slot(tile % job.owners, word, 1U << (block % 32), cut.block_bytes);
-    if (from[k] != nullptr) data[k] = load_vector<Width>(from[k] + std::uint64_t{v - block * cut.block_vectors} * Width);
+    const auto* const from = job.united.slot(tile % job.owners, word, 1U << (block % 32), cut.block_bytes);
+    if (from == nullptr) continue;
+    data[k] = load_vector<Width>(from + std::uint64_t{v - block * cut.block_vectors} * Width);
+    has |= 1U << k;
   }
   vector<Width> last = null_vector<Width>(null_bits{}, 0);
   auto last_at = cut.bytes;
   OMNI_DETAIL_UNROLL
   for (std::uint32_t k = 0; k < tiles::vectors_of_thread; ++k) {
-    if (from[k] == nullptr) continue;
+    if ((has >> k & 1U) == 0) continue;
     const auto at = begin + std::uint64_t{first + k * tiles::threads} * Width;
     if (at + Width <= cut.bytes) {
       store_vector<Width>(job.out + at, data[k]);

@@ -53,10 +53,10 @@ __global__ void __launch_bounds__(tiles::threads, tiles_at_once) compact_kernel(
     if constexpr (Rounds) {
       for (std::uint32_t first = 0; first < job.cut.vectors(); first += tiles::most_vectors) {
         fetch<Width>(job, tile, first, number, t);
-        put<Width>(job, tile, first, number, s, t);
+        put<Width>(job, first, number, s, t);
       }
     } else {
-      put<Width>(job, tile, 0, number, s, t);
+      put<Width>(job, 0, number, s, t);
     }
   }
 }

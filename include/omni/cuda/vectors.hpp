@@ -28,7 +28,7 @@ OMNI_DETAIL_DEVICE vector<Width> load_vector(const std::byte* p) {
   }
 #else
   assert(reinterpret_cast<std::uintptr_t>(p) % Width == 0);
-  vector<Width> v;
+  vector<Width> v{};
   std::memcpy(&v, p, Width);
   return v;
 #endif
@@ -49,7 +49,7 @@ OMNI_DETAIL_DEVICE void store_vector(std::byte* p, const vector<Width>& v) {
 template <unsigned Width>
 OMNI_DETAIL_DEVICE vector<Width> null_vector(const null_bits& null, std::uint32_t v) {
   const std::uint32_t byte = v * Width % 16;
-  vector<Width> n;
+  vector<Width> n{};
   OMNI_DETAIL_UNROLL
   for (unsigned i = 0; i < vector<Width>::words; ++i) {
     const auto whole = null.words[byte / 4 + i];
