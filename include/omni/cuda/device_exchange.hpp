@@ -90,7 +90,7 @@ class device_engine {
     s.acknowledging.resize(2 * depth * peers());
     for (auto* const counts : {&s.found, &s.united, &s.expected, &s.given}) counts->assign(peers(), 0);
     if constexpr (requires { messages_.reserve(peers()); }) messages_.reserve(peers() * (2 + 6 * depth));
-    s.last_words.resize(peers());
+    s.last_words.assign(peers(), unheard);
     call_.transfer->expect_begun();
     greeting_.start(s.greeting, messages_, s.peers, call_.transfer->width(), false);
     for (std::size_t i = 0; i < peers(); ++i)
@@ -142,13 +142,14 @@ class device_engine {
     }
   }
   [[nodiscard]] awaited awaits() const {
-    awaited a{{}, chunks_ == nullptr ? "the first packet" : "chunk " + std::to_string(done_)};
+    awaited a{{}, chunks_ == nullptr ? "the first packet" : finished_ ? "the last word" : "chunk " + std::to_string(done_)};
     const auto await = [&](const auto& has_come) {
       for (std::size_t i = 0; i < peers(); ++i)
         if (!has_come(i)) a.peers.push_back(s_->peers[i]);
     };
     // Who holds up one holds up all: of what is missing the first counts.
     if (chunks_ == nullptr) return await([&](std::size_t i) { return greeting_.has_met(i); }), a;
+    if (finished_) return await([&](std::size_t i) { return s_->last_words[i] != unheard; }), a;
     await([&](std::size_t i) { return s_->found[i] > done_; });
     if (a.peers.empty()) await([&](std::size_t i) { return s_->united[i] > done_; });
     return a;
@@ -162,7 +163,7 @@ class device_engine {
 
  private:
   enum stream : std::uint8_t { contributions = 0, results = 1, acknowledgements = 2, last_words = 3 };
-  static constexpr std::byte gives_up{0}, well{1};
+  static constexpr std::byte gives_up{0}, well{1}, unheard{2};  // the last words
 
   /// A chunk that is under way.
   struct state {
