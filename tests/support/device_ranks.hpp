@@ -4,11 +4,13 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <omni/cuda/device_call.hpp>
 #include <omni/omni.hpp>
 #include <optional>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "late_device.hpp"
@@ -92,6 +94,54 @@ void check_on_device(const cell& c, const Op& op, const Policies&... policies) {
   const auto where = describe(c);
   CAPTURE(where);
   for (const auto& w : wrong) CHECK(w == "");
+}
+
+/// Calls that do not wait for their output, one upon the other; what the device has folded.
+template <class Way = void, class Comm>
+int check_calls_upon_each_other(Comm& comm) {
+  late_machine machine(static_cast<std::uint64_t>(comm.rank()) + 5);
+  std::vector<int> x(400000, 0);
+  int wanted = 1;
+  for (std::size_t i = 0; i < x.size(); i += 999) x[i] = 1;
+  for (int step = 0; step < 4; ++step) {
+    reduce<int, Way>(comm, machine, false, std::span<const int>(x), std::span(x));
+    wanted *= comm.size();
+  }
+  const auto end = machine.make_event();
+  machine.record(end, 0);  // in the caller's stream, where the output may be read
+  machine.synchronize(end);
+  CHECK(x[999] == wanted);
+  CHECK(x[999 * 400] == wanted);
+  CHECK(x[1000] == 0);
+  omni::detail::borrowed_buffers<late_device>::drop();
+  return machine.folds;
+}
+
+/// A call in which one operation of rank 1's device fails, at once or late: what every rank has to say, nothing if it is well.
+template <class Ranks, class Way>
+std::vector<std::string> fail_on_device(int ranks, std::size_t elements, long at, bool late) {
+  const leaks_are_meant meant;
+  std::vector<std::string> errors(static_cast<std::size_t>(ranks));
+  Ranks::run(ranks, [&](Ranks& comm) {
+    late_machine machine(static_cast<std::uint64_t>(at));
+    if (comm.rank() == 1) {
+      machine.fails_at = at;
+      machine.fails_late = late;
+    }
+    const leaks_are_meant here;
+    const auto r = static_cast<std::size_t>(comm.rank());
+    std::vector<int> x(elements, 0);
+    for (auto i = r; i < x.size(); i += 3000) x[i] = 1;
+    try {
+      reduce<int, Way>(comm, machine, true, std::span<const int>(x), std::span(x));
+    } catch (const omni::cuda_error& e) {
+      errors[r] = e.name();
+    } catch (const omni::error& e) {
+      errors[r] = e.what();
+    }
+    omni::detail::borrowed_buffers<late_device>::drop();
+  });
+  return errors;
 }
 
 }  // namespace testing

@@ -140,24 +140,7 @@ TEST_CASE("device exchange: what is not null moves, and nothing is allocated fro
   });
 }
 TEST_CASE("device exchange: calls that do not wait for their output, one upon the other") {
-  threads::run(3, [](threads& comm) {
-    late_machine machine(static_cast<std::uint64_t>(comm.rank()) + 5);
-    std::vector<int> x(400000, 0);
-    int wanted = 1;
-    for (std::size_t i = 0; i < x.size(); i += 999) x[i] = 1;
-    for (int step = 0; step < 4; ++step) {
-      testing::reduce<int>(comm, machine, false, std::span<const int>(x), std::span(x));
-      wanted *= 3;
-    }
-    const auto end = machine.make_event();
-    machine.record(end, 0);  // in the caller's stream, where the output may be read
-    machine.synchronize(end);
-    CHECK(machine.folds >= 4);
-    CHECK(x[999] == wanted);
-    CHECK(x[999 * 400] == wanted);
-    CHECK(x[1000] == 0);
-    device_buffers::drop();
-  });
+  threads::run(3, [](threads& comm) { CHECK(testing::check_calls_upon_each_other(comm) >= 4); });
 }
 TEST_CASE("device exchange: requests, many under way") {
   const auto check = [](auto& comm) {
@@ -223,29 +206,10 @@ namespace {
 template <class Ranks>
 int fail_everywhere() {
   int failures = 0, unheard = 0;
-  const testing::leaks_are_meant meant;
   for (const int ranks : {2, 3})
     for (const bool late : {false, true})
       for (long at = 0; at < 60; ++at) {
-        std::vector<std::string> errors(static_cast<std::size_t>(ranks));
-        Ranks::run(ranks, [&](Ranks& comm) {
-          late_machine machine(static_cast<std::uint64_t>(at));
-          if (comm.rank() == 1) {
-            machine.fails_at = at;
-            machine.fails_late = late;
-          }
-          const testing::leaks_are_meant here;
-          std::vector<int> x(70000, 0);
-          for (auto i = static_cast<std::size_t>(comm.rank()); i < x.size(); i += 3000) x[i] = 1;
-          try {
-            testing::reduce<int, small_chunks>(comm, machine, true, std::span<const int>(x), std::span(x));
-          } catch (const omni::cuda_error& e) {
-            errors[static_cast<std::size_t>(comm.rank())] = e.name();
-          } catch (const omni::error& e) {
-            errors[static_cast<std::size_t>(comm.rank())] = e.what();
-          }
-          device_buffers::drop();
-        });
+        const auto errors = testing::fail_on_device<Ranks, small_chunks>(ranks, 70000, at, late);
         if (errors[1].empty()) continue;  // it does not do so much
         ++failures;
         CHECK(errors[1].substr(0, 9) == "cudaError");

@@ -113,23 +113,7 @@ TEST_CASE("device path: what is not null crosses, and nothing is allocated from 
   });
 }
 TEST_CASE("device path: calls that do not wait for their output, one upon the other") {
-  threads::run(3, [](threads& comm) {
-    late_machine machine(static_cast<std::uint64_t>(comm.rank()) + 5);
-    std::vector<int> x(400000, 0);
-    int wanted = 1;
-    for (std::size_t i = 0; i < x.size(); i += 999) x[i] = 1;
-    for (int step = 0; step < 4; ++step) {
-      reduce<int>(comm, machine, false, x, x);
-      wanted *= 3;
-    }
-    const auto end = machine.make_event();
-    machine.record(end, 0);  // in the caller's stream, where the output may be read
-    machine.synchronize(end);
-    CHECK(x[999] == wanted);
-    CHECK(x[999 * 400] == wanted);
-    CHECK(x[1000] == 0);
-    omni::detail::borrowed_buffers<late_device>::drop();
-  });
+  threads::run(3, [](threads& comm) { CHECK(testing::check_calls_upon_each_other<host>(comm) == 0); });
 }
 TEST_CASE("device path: the input is read after what is in the caller's stream") {
   threads::run(2, [](threads& comm) {
@@ -212,29 +196,10 @@ TEST_CASE("device path: ranks that call differently") {
 }
 TEST_CASE("device path: whatever fails on the device of one rank, no other waits") {
   int failures = 0;
-  const testing::leaks_are_meant meant;
   for (const int ranks : {2, 3})
     for (const bool late : {false, true})
       for (long at = ranks - 2; at < 32; at += 2) {
-        std::vector<std::string> errors(static_cast<std::size_t>(ranks));
-        threads::run(ranks, [&](threads& comm) {
-          late_machine machine(static_cast<std::uint64_t>(at));
-          if (comm.rank() == 1) {
-            machine.fails_at = at;
-            machine.fails_late = late;
-          }
-          const testing::leaks_are_meant here;
-          std::vector<int> x((std::size_t{5} << 18U) + 5, 0);
-          for (std::size_t i = static_cast<std::size_t>(comm.rank()); i < x.size(); i += 3000) x[i] = 1;
-          try {
-            reduce<int>(comm, machine, true, x, x);
-          } catch (const omni::cuda_error& e) {
-            errors[static_cast<std::size_t>(comm.rank())] = e.name();
-          } catch (const omni::error& e) {
-            errors[static_cast<std::size_t>(comm.rank())] = e.what();
-          }
-          omni::detail::borrowed_buffers<late_device>::drop();
-        });
+        const auto errors = testing::fail_on_device<threads, host>(ranks, (std::size_t{5} << 18U) + 5, at, late);
         if (errors[1].empty()) continue;  // it does not do so much
         ++failures;
         CHECK(errors[1].substr(0, 9) == "cudaError");

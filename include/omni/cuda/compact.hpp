@@ -32,6 +32,14 @@ struct compact_job {
   std::uint32_t room = 0;          ///< slots of an owner
   bool all = false;                ///< every block counts as not null
   null_bits null;
+
+  /// Of a tile of the chunk: where its owner's words begin, and where its own in marks and bases.
+  [[nodiscard]] OMNI_DETAIL_BOTH std::uint64_t section_of(std::uint32_t tile) const {
+    return std::uint64_t{tile % owners} * section;
+  }
+  [[nodiscard]] OMNI_DETAIL_BOTH std::uint64_t words_of(std::uint32_t tile) const {
+    return section_of(tile) + std::uint64_t{tile / owners} * cut.words;
+  }
 };
 
 /// What the threads of a tile share.
@@ -111,20 +119,16 @@ OMNI_DETAIL_DEVICE void count_marks(const compact_job& job, std::uint32_t tile, 
   for (std::uint32_t i = 0; i < number; ++i) n += count_bits(s.marks[i]);
   s.before[number] = n;
   if (number < words) {
-    const auto at = std::uint64_t{tile % job.owners} * job.section + std::uint64_t{tile / job.owners} * words + number;
-    job.marks[at] = s.marks[number];
+    job.marks[job.words_of(tile) + number] = s.marks[number];
   } else {
-    s.base = n != 0 ? take(job.count + std::uint64_t{tile % job.owners} * job.section, n) : 0;
+    s.base = n != 0 ? take(job.count + job.section_of(tile), n) : 0;
     s.slot = s.base + tile % job.owners * job.room;
   }
 }
 
 /// Step 4: says where the slots are.
 OMNI_DETAIL_DEVICE void tell_bases(const compact_job& job, std::uint32_t tile, std::uint32_t number, const compact_shared& s) {
-  const auto words = job.cut.words;
-  if (number >= words) return;
-  const auto at = std::uint64_t{tile % job.owners} * job.section + std::uint64_t{tile / job.owners} * words + number;
-  job.bases[at] = s.base + s.before[number];
+  if (number < job.cut.words) job.bases[job.words_of(tile) + number] = s.base + s.before[number];
 }
 
 /// Step 5: writes the blocks that are not null into them.

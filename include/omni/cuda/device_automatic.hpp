@@ -41,12 +41,16 @@ struct device_automatic {
   static constexpr bool takes_groups = true;
   static constexpr std::size_t least_bytes = std::size_t{256} << 10U;
 
+  /// Whether blocks can go from device to device. Precondition: the transport is open.
+  template <class Transport>
+  [[nodiscard]] static bool reaches_devices(const Transport& transport) {
+    if constexpr (requires { transport.takes_device_memory(); }) return transport.takes_device_memory();
+    else return has_one_address_space<Transport>;
+  }
   /// The same on all ranks of a call. Precondition: the transport is open.
   template <class Call, class Transport>
   [[nodiscard]] static bool stays(const Call& call, const Transport& transport) {
-    bool reachable = has_one_address_space<Transport>;
-    if constexpr (requires { transport.takes_device_memory(); }) reachable = reachable || transport.takes_device_memory();
-    return reachable && preset_of(transport) == preset::automatic && call.bytes() >= least_bytes &&
+    return reaches_devices(transport) && preset_of(transport) == preset::automatic && call.bytes() >= least_bytes &&
            exchange_chunks<typename Call::device_type>::fits(call.bytes(), call.largest_block() * sizeof(typename Call::value_type),
                                                              transport.size());
   }
@@ -62,12 +66,12 @@ struct device_automatic {
     engine(const device_automatic& /*none*/, const Call& call, Transport& transport, Mailbox mailbox) {
       if constexpr (may_stay) {
         if (stays(call, transport)) {
-          say(transport.rank(), true);
+          say(transport, true);
           engine_.template emplace<device_engine>(std::size_t{0}, call, transport, std::move(mailbox));
           return;
         }
       }
-      say(transport.rank(), false);
+      say(transport, false);
       const auto here = surroundings::of(transport);
       engine_.template emplace<streams_engine>(automatic::streams(here), automatic::streams_name(here), stream_options{}, call,
                                                transport, std::move(mailbox));
@@ -82,11 +86,12 @@ struct device_automatic {
 
    private:
     // Of the first call of either kind, where calls are traced.
-    static void say(int rank, bool stays) {
+    static void say(const Transport& transport, bool stays) {
       static std::array<std::atomic<bool>, 2> said{};
-      if (rank != 0 || !traces() || said[stays ? 1 : 0].exchange(true)) return;
-      std::cerr << (stays ? "omni: tensors stay on their devices: the transport takes device memory, and ranks fold there\n"
-                          : "omni: blocks of device tensors go through pinned host memory, where ranks fold\n");
+      if (transport.rank() != 0 || !traces() || said[stays ? 1 : 0].exchange(true)) return;
+      std::cerr << (stays ? "omni: device tensors stay on their devices, where ranks fold; the transport "
+                          : "omni: blocks of device tensors go through pinned host memory, where ranks fold; the transport ")
+                << (reaches_devices(transport) ? "takes" : "does not say that it takes") << " device memory\n";
     }
     std::conditional_t<may_stay, chosen_engine<streams_engine, device_engine>, chosen_engine<streams_engine>> engine_;
   };

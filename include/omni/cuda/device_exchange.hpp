@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <span>
 #include <string>
-#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -69,7 +68,8 @@ class device_engine {
         chunk_bytes_(chunk_bytes),
         rank_(transport.rank()),
         ranks_(transport.size()),
-        greeting_(rank_, sizeof(T), call.sign("device", chunk_bytes, static_cast<int>(depth)), greeting_room(call, transport)),
+        greeting_(rank_, sizeof(T), call.sign("device", chunk_bytes, static_cast<int>(depth)), greeting_room(call, transport),
+                  call.agreed),
         messages_(std::move(mailbox)) {}
   device_engine(const device_engine&) = delete;
   device_engine(device_engine&&) = delete;
@@ -103,7 +103,7 @@ class device_engine {
     if (chunks_ == nullptr) {
       if (!greeting_.complete()) return moved;
       if (greeting_.differs()) messages_.cancel(last_words);
-      const auto width = greeting_.conclude(call_.agreed);
+      const auto width = greeting_.conclude();
       if constexpr (by_address) call_.transfer->reach_others();
       chunks_ = &call_.transfer->begin_exchange(width, rank_, ranks_, chunk_bytes_);
     }
@@ -191,6 +191,8 @@ class device_engine {
     return (rank + static_cast<std::size_t>(ranks_ - rank_) - 1) % static_cast<std::size_t>(ranks_);
   }
   [[nodiscard]] state& at(std::size_t chunk) { return states_[chunk % depth]; }
+  /// Messages leave, and are asked for, in the order of chunks: whether the one before has come so far.
+  [[nodiscard]] bool is_next(std::size_t chunk, bool state::*so_far) { return chunk <= done_ || at(chunk - 1).*so_far; }
   /// The ranks have found that their calls differ, and taken all that was sent: nothing can be written any more.
   [[nodiscard]] bool is_called_off() const { return chunks_ == nullptr && greeting_.complete() && greeting_.differs(); }
 
@@ -198,8 +200,7 @@ class device_engine {
     auto& s = at(c);
     bool moved = false;
     const auto did = [&](bool& what) { what = moved = true; };
-    // Sections leave in the order of chunks.
-    if (!s.scanned && told_ == c && chunks_->is_scanned(c)) {
+    if (!s.scanned && is_next(c, &state::scanned) && chunks_->is_scanned(c)) {
       tell(c);
       did(s.scanned);
     }
@@ -211,7 +212,7 @@ class device_engine {
       chunks_->template fold<T, Op>(c);
       did(s.folding);
     }
-    if (s.folding && !s.folded && returned_ == c && chunks_->is_folded(c)) {
+    if (s.folding && !s.folded && is_next(c, &state::folded) && chunks_->is_folded(c)) {
       return_results(c);
       did(s.folded);
     }
@@ -230,7 +231,6 @@ class device_engine {
     return moved;
   }
   void tell(std::size_t c) {
-    ++told_;
     chunks_->take_found(c);
     for (std::size_t r = 0; r <= peers(); ++r) report_.blocks_sent += chunks_type::head_of(chunks_->mine(c, r)).count;
     for (std::size_t i = 0; i < peers(); ++i) send(c, i, contributions, chunks_->mine(c, rank_of(i)));
@@ -244,7 +244,6 @@ class device_engine {
     });
   }
   void return_results(std::size_t c) {
-    ++returned_;
     const auto* const mine = chunks_->united(c, static_cast<std::size_t>(rank_));
     report_.union_blocks += chunks_type::head_of(mine).count;
     for (std::size_t i = 0; i < peers(); ++i) {
@@ -304,12 +303,11 @@ class device_engine {
   }
   // Asks for the sections of the chunks that are under way: of each after the blocks of the one before.
   void listen() {
-    for (; listening_ < begun_ && (listening_ <= done_ || at(listening_ - 1).gathering); ++listening_)
+    for (; listening_ < begun_ && is_next(listening_, &state::gathering); ++listening_)
       for (std::size_t i = 0; i < peers(); ++i)
         messages_.receive(s_->peers[i], contributions, {chunks_->heard(listening_, rank_of(i)), chunks_->section_bytes()},
                           token::make(kind::found, i, listening_ % depth));
-    for (; listening_to_results_ < begun_ && (listening_to_results_ <= done_ || at(listening_to_results_ - 1).collecting);
-         ++listening_to_results_)
+    for (; listening_to_results_ < begun_ && is_next(listening_to_results_, &state::collecting); ++listening_to_results_)
       for (std::size_t i = 0; i < peers(); ++i)
         messages_.receive(s_->peers[i], results, {chunks_->united(listening_to_results_, rank_of(i)), chunks_->section_bytes()},
                           token::make(kind::united, i, listening_to_results_ % depth));
@@ -358,7 +356,7 @@ class device_engine {
           ++ended_;
           if (c.bytes == 1 && s_->last_words[t.peer()] == well) break;
           greeting_.gave_up(t.peer());
-          if (chunks_ != nullptr) greeting_.expect_going_on();
+          if (chunks_ != nullptr) static_cast<void>(greeting_.conclude());
           break;
         case kind::last_word:
           --saying_;
@@ -386,8 +384,7 @@ class device_engine {
   borrowed<exchange_state> s_;
   chunks_type* chunks_ = nullptr;  // once all ranks have been met
   std::array<state, depth> states_{};
-  std::size_t begun_ = 0, done_ = 0;     // chunks
-  std::size_t told_ = 0, returned_ = 0;  // of which all contributions, and all results, have been given away
+  std::size_t begun_ = 0, done_ = 0;  // chunks
   std::size_t listening_ = 0, listening_to_results_ = 0;
   bool finished_ = false;               // the output is written
   std::size_t ended_ = 0, saying_ = 0;  // last words that have come; that have not left

@@ -7,13 +7,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "../error.hpp"
 #include "../pack/packet.hpp"
 #include "../pack/signature.hpp"
+#include "../topology/call_failure.hpp"
 
 namespace omni::detail {
 
@@ -52,9 +53,10 @@ class exchange_greeting {
     [[nodiscard]] std::size_t bytes() const { return mine.size() + theirs.size(); }
   };
 
-  /// `least_width`: an element's. `room`: bytes that the first packet of a rank may have.
-  exchange_greeting(int rank, std::size_t least_width, const signature& mine, std::size_t room)
-      : rank_(rank), least_width_(least_width), room_(room), mine_(mine) {}
+  /// `least_width`: an element's. `room`: bytes that the first packet of a rank may have. `agreed`: the ranks are known to have
+  /// called alike.
+  exchange_greeting(int rank, std::size_t least_width, const signature& mine, std::size_t room, bool agreed)
+      : rank_(rank), least_width_(least_width), room_(room), mine_(mine), agreed_(agreed) {}
 
   /// Greets, and listens to greetings; with `aborts` only that there will be no more.
   template <class Mailbox>
@@ -86,8 +88,8 @@ class exchange_greeting {
     m_->met[i] = true;
     ++met_;
     if (const auto sender = first.sender(); sender != mine_) {
-      const auto d = difference(rank_, mine_, peers_[i], sender);
-      if (!differs_ || d.rank() < differs_->rank()) differs_.emplace(d);  // of several the lowest rank is named
+      if (agreed_) throw protocol(peers_[i], "says that it has made another call than was agreed on");
+      failure_.differs(difference(rank_, mine_, peers_[i], sender));
       return;
     }
     if ((first.header().flags & packet_abort) != 0) gave_up(i);
@@ -99,20 +101,14 @@ class exchange_greeting {
   /// Whether all have been met, and nothing is under way.
   [[nodiscard]] bool complete() const { return met_ == peers_.size() && leaving_ == 0; }
   /// Whether ranks have called differently.
-  [[nodiscard]] bool differs() const { return differs_.has_value(); }
+  [[nodiscard]] bool differs() const { return failure_.is_mismatch(); }
   /// A peer has sent its last word. Its greeting has come, or will: who has called otherwise is to be known first.
   void gave_up(std::size_t i) {
-    if (!gave_up_) gave_up_ = peers_[i];
+    if (!failure_.happened()) failure_.refused(protocol(peers_[i], "the rank gave up"));
   }
-  /// @throws protocol if a rank gave up.
-  void expect_going_on() const {
-    if (gave_up_) throw protocol(*gave_up_, "the rank gave up");
-  }
-  /// The width for all ranks. `agreed`: they are known to have called alike. @throws mismatch, or protocol
-  [[nodiscard]] std::uint32_t conclude(bool agreed) const {
-    if (differs_ && agreed) throw protocol(differs_->rank(), "says that it has made another call than was agreed on");
-    if (differs_) throw mismatch(*differs_);
-    expect_going_on();
+  /// The width for all ranks. @throws mismatch if they have called differently, else protocol if one gave up
+  [[nodiscard]] std::uint32_t conclude() const {
+    if (failure_.happened()) failure_.raise();
     return width_;
   }
 
@@ -122,13 +118,13 @@ class exchange_greeting {
   int rank_;
   std::size_t least_width_, room_;
   signature mine_;
+  bool agreed_;
   memory* m_ = nullptr;
   std::span<const int> peers_;
   std::uint32_t width_ = 16, call_ = 0;
   bool started_ = false;
   std::size_t met_ = 0, leaving_ = 0;
-  std::optional<mismatch> differs_;
-  std::optional<int> gave_up_;
+  call_failure failure_;
 };
 
 }  // namespace omni::detail

@@ -132,20 +132,14 @@ OMNI_DETAIL_DEVICE void expand(const expand_job& job, std::uint32_t piece, std::
     data[k] = load_vector<Width>(from + std::uint64_t{v - block * cut.block_vectors} * Width);
     has |= 1U << k;
   }
-  vector<Width> last = null_vector<Width>(null_bits{}, 0);
-  auto last_at = cut.bytes;
+  bounded_output<Width> out(job.out, cut.bytes);
   OMNI_DETAIL_UNROLL
   for (std::uint32_t k = 0; k < tiles::vectors_of_thread; ++k) {
     if ((has >> k & 1U) == 0) continue;
     const auto at = begin + std::uint64_t{first + k * tiles::threads} * Width;
-    if (at + Width <= cut.bytes) {
-      store_vector<Width>(job.out + at, data[k]);
-    } else if (at < cut.bytes) {  // the end of the tensor
-      last = data[k];
-      last_at = at;
-    }
+    out.put(at, data[k]);
   }
-  if (last_at != cut.bytes) store_part<Width>(job.out + last_at, static_cast<std::uint32_t>(cut.bytes - last_at), last);
+  out.finish();
 }
 
 }  // namespace omni::detail

@@ -43,22 +43,16 @@ OMNI_DETAIL_DEVICE void scatter(const scatter_job& job, std::uint32_t piece, std
     const auto v = first + number + k * tiles::threads;
     if (v < n) data[k] = load_vector<Width>(from + std::uint64_t{v} * Width);
   }
-  vector<Width> last = null_vector<Width>(null_bits{}, 0);
-  auto last_at = cut.bytes;
+  bounded_output<Width> out(job.out, cut.bytes);
   OMNI_DETAIL_UNROLL
   for (std::uint32_t k = 0; k < tiles::vectors_of_thread; ++k) {
     const auto v = first + number + k * tiles::threads;
     if (v >= n) continue;
     const auto slot = cut.block_of(v);
     const auto at = job.blocks[first_slot + slot] * cut.block_bytes + std::uint64_t{v - slot * cut.block_vectors} * Width;
-    if (at + Width <= cut.bytes) {
-      store_vector<Width>(job.out + at, data[k]);
-    } else if (at < cut.bytes) {  // the end of the tensor
-      last = data[k];
-      last_at = at;
-    }
+    out.put(at, data[k]);
   }
-  if (last_at != cut.bytes) store_part<Width>(job.out + last_at, static_cast<std::uint32_t>(cut.bytes - last_at), last);
+  out.finish();
 }
 
 /// Writes the identity over a whole tensor: thread number of all `threads` that there are.

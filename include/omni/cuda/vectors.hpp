@@ -78,6 +78,30 @@ OMNI_DETAIL_DEVICE void store_part(std::byte* p, std::uint32_t bytes, const vect
     if (i < bytes) p[i] = static_cast<std::byte>(v.w[i / sizeof(word)] >> (8 * (i % sizeof(word))) & 0xffU);
 }
 
+/// Where a thread writes vectors of a tensor, of which one may go past the end: that is put off, so that its bytes are written in
+/// one place of the code.
+template <unsigned Width>
+class bounded_output {
+ public:
+  OMNI_DETAIL_DEVICE bounded_output(std::byte* out, std::uint64_t bytes) : out_(out), bytes_(bytes), last_at_(bytes) {}
+  OMNI_DETAIL_DEVICE void put(std::uint64_t at, const vector<Width>& v) {
+    if (at + Width <= bytes_) {
+      store_vector<Width>(out_ + at, v);
+    } else if (at < bytes_) {
+      last_ = v;
+      last_at_ = at;
+    }
+  }
+  OMNI_DETAIL_DEVICE void finish() const {
+    if (last_at_ != bytes_) store_part<Width>(out_ + last_at_, static_cast<std::uint32_t>(bytes_ - last_at_), last_);
+  }
+
+ private:
+  std::byte* out_;
+  std::uint64_t bytes_, last_at_;
+  vector<Width> last_{};
+};
+
 OMNI_DETAIL_DEVICE std::uint32_t count_bits(std::uint32_t x) {
 #if defined(__CUDACC__)
   return static_cast<std::uint32_t>(__popc(x));
