@@ -26,13 +26,19 @@ concept spannable = requires(A& a) {
   std::span(a);
 };
 
+/// The span that std::span makes of it. As a declaration: g++ 11 takes std::span(a) of a dependent type for a cast.
 template <class A>
-using span_element = typename decltype(std::span(std::declval<A&>()))::element_type;
+constexpr auto span_over(A& a) {
+  const std::span made(a);
+  return made;
+}
+template <class A>
+using span_element = typename decltype(span_over(std::declval<A&>()))::element_type;
 
 /// A span of whatever extent, with dynamic extent.
 template <class A>
-auto as_span(A& a) {
-  return std::span<span_element<A>>(std::span(a));
+std::span<span_element<A>> as_span(A& a) {
+  return span_over(a);
 }
 
 enum class kind { partitioner, detector, topology, limit, operation, none };

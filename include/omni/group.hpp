@@ -37,13 +37,13 @@ concept grouped = spannable<A> && requires(A& a) {
   requires !requires { typename std::remove_cvref_t<decltype(*std::span(a).data())>::traits_type; };  // a string is no tensor
 };
 template <class A>
-using group_element = typename decltype(std::span(*std::span(std::declval<A&>()).data()))::element_type;
+using group_element = span_element<span_element<A>>;
 
 template <class T, class A>
 std::vector<std::span<T>> spans_of(A& tensors) {
   std::vector<std::span<T>> all;
-  all.reserve(std::span(tensors).size());
-  for (auto& tensor : std::span(tensors)) all.emplace_back(std::span(tensor));
+  all.reserve(span_over(tensors).size());
+  for (auto& tensor : span_over(tensors)) all.emplace_back(span_over(tensor));
   return all;
 }
 

@@ -11,6 +11,7 @@
 #include <limits>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 
 #include "element.hpp"
 
@@ -81,10 +82,13 @@ struct prod {
   template <class T>
   requires(detail::is_number<T> && !detail::is_complex<T>) static constexpr T identity() { return T(1); }
   template <class T>
-  constexpr auto operator()(const T& a, const T& b) const -> decltype(static_cast<T>(a * b)) {
+  requires std::is_constructible_v<T, decltype(std::declval<const T&>() * std::declval<const T&>())>
+  constexpr T operator()(const T& a, const T& b) const {
     if constexpr (detail::wraps<T>) {
       using U = detail::wide_unsigned<T>;
       return static_cast<T>(static_cast<U>(a) * static_cast<U>(b));
+    } else if constexpr (std::is_same_v<T, bool>) {
+      return a && b;  // g++ 11 warns of a product that is taken for a bool, and crashes when it does
     } else {
       return static_cast<T>(a * b);
     }

@@ -64,10 +64,10 @@ class plan {
     static_assert(detail::spannable<Data> || elsewhere, "omni: the data is nothing that a std::span can be made from");
     if constexpr (detail::grouped<Data>) {
       std::size_t all = 0;
-      for (const auto& tensor : std::span(data)) all += std::span(tensor).size();
+      for (const auto& tensor : detail::span_over(data)) all += detail::span_over(tensor).size();
       return all;
     } else if constexpr (detail::spannable<Data>) {
-      return std::span(data).size();
+      return detail::span_over(data).size();
     } else if constexpr (elsewhere) {
       return data.size();
     } else {
