@@ -363,6 +363,8 @@ int main(int argc, char** argv) {
     if (w.rank == 0) std::cout << "# calibrated: " << c << std::endl;
   }
   const auto limit = measure_limits(w, o);
+  omni::allreduce(w.comm, some);
+  if (const auto* const shared = omni::transport::mpi(w.comm).shared_window(); shared != nullptr && w.rank == 0) { const auto& d = shared->distance(); std::printf("# round trip %.0f ns, dirty %.1f GB/s, exchange %.1f %.1f %.1f us, best %d\n", d.round_trip*1e9, d.dirty_read/1e9, d.exchange[0]*1e6, d.exchange[1]*1e6,d.exchange[2]*1e6, (int)d.best()); }
   if (w.rank == 0) {
     std::printf("# omni %d.%d.%d, %d ranks, %s, median of at least %d, slowest rank; scan %.1f GB/s, link %.2f GB/s a rank\n",
                 OMNI_VERSION_MAJOR, OMNI_VERSION_MINOR, OMNI_VERSION_PATCH, w.size, o.out_of_place ? "out of place" : "in place",

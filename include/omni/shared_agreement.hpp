@@ -47,7 +47,8 @@ class shared_agreement {
     if (has_room && bytes_ != 0 && !is_too_dense(call, call.density)) {
       room_ = window_->records().room(number_, bytes_);
       const auto mine = window_->rank(), parts = number_of_parts();
-      timed(call, r.detect_seconds, [&] { room = room_.first(contribution<Call>::write(call, mine, parts, room_, r)); });
+      timed(call, r.detect_seconds,
+            [&] { room = room_.first(contribution<Call>::write(call, mine, parts, room_, window_->how_to_store(), r)); });
       if (!by_all_) room_ = contribution<Call>::room_of_part(call, mine, parts, room.size(), room_);
     } else if (!has_room && samples) {
       call.density = sampled_density(call);
@@ -153,7 +154,8 @@ class shared_agreement {
     auto folded = std::size_t{0}, heard = folded;
     for (std::size_t k = 0; k < n; ++k) heard += k == mine ? 0 : told(k);
     r.blocks_total = call.blocks();
-    timed(call, r.fold_seconds, [&] { folded = contribution<Call>::fold_part(call, all, by_all_ ? 0 : mine, parts, room_, r); });
+    timed(call, r.fold_seconds,
+          [&] { folded = contribution<Call>::fold_part(call, all, by_all_ ? 0 : mine, parts, room_, window_->how_to_store(), r); });
     if (!by_all_) window_->records().tell_folded(number_, room_.first(folded));
     r.extra_bytes = told(mine) + folded;
     r.topology = by_all_ ? "replicated" : "colocated";

@@ -46,7 +46,8 @@ struct sparse_view {
     if (!keys.empty()) width = values.size() / keys.size();
   }
   template <detail::spannable Keys, detail::spannable Values>
-  sparse_view(const Keys& k, const Values& v, std::size_t elements) : keys(detail::span_over(k)), values(detail::span_over(v)), width(elements) {}
+  sparse_view(const Keys& k, const Values& v, std::size_t elements)
+      : keys(detail::span_over(k)), values(detail::span_over(v)), width(elements) {}
 };
 template <class Keys, class Values>
 sparse_view(const Keys&, const Values&)

@@ -47,10 +47,14 @@ class sharing {
       segments.emplace_back(static_cast<std::byte*>(std::align(64, size, at, space)), size);
       window::prepare(segments.back(), ranks);
     }
+    // Packets are filled by each kind of stores.
+    omni::detail::core_distance cores{100e-9, 1e9, {1, 1, 1}};
+    cores.exchange[static_cast<std::size_t>(ranks) % omni::detail::kinds_of_stores] = 0.5;
     omni::transport::threads::run(ranks, [&](omni::transport::threads& inner) {
       const int rank = inner.rank();
       auto mine = std::make_unique<group>();
-      if (ranks > 1) mine->memory = std::make_unique<window>(segments, rank, rank % 2 == 0, [&, rank] { return has_room(rank); });
+      if (ranks > 1)
+        mine->memory = std::make_unique<window>(segments, rank, rank % 2 == 0, cores, [&, rank] { return has_room(rank); });
       sharing comm(inner, *mine);
       f(comm);
     });

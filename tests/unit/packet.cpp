@@ -47,7 +47,8 @@ std::vector<std::byte> make_packet(std::uint32_t number, const std::vector<writt
   std::vector<std::byte> buffer(capacity);
   packet_writer w{buffer};
   const auto s = some_signature();
-  w.begin(42, number, capacity, number == 0 ? &s : nullptr);
+  std::vector<std::uint32_t> rows;
+  w.begin(42, number, capacity, number == 0 ? &s : nullptr, rows);
   for (const auto& b : blocks) {
     REQUIRE(w.fitting(b.row, b.elements.size(), 1) == 1);
     auto* const at = w.add(b.row, b.elements.size());
@@ -99,7 +100,8 @@ TEST_CASE("packets: what was written is read") {
 TEST_CASE("packets: rows further apart than 32 bits need another packet") {
   std::vector<std::byte> buffer(4096);
   packet_writer w{buffer};
-  w.begin(1, 1, 4096, nullptr);
+  std::vector<std::uint32_t> rows;
+  w.begin(1, 1, 4096, nullptr, rows);
   const std::uint64_t base = std::uint64_t{1} << 40U;
   REQUIRE(w.fitting(base, 8, 1) == 1);
   static_cast<void>(w.add(base, 8));
@@ -111,7 +113,8 @@ TEST_CASE("packets: no more fits than the limit, the list of rows included") {
   for (std::size_t limit = 64; limit < 200; ++limit) {
     std::vector<std::byte> buffer(limit);
     packet_writer w{buffer};
-    w.begin(1, 1, limit, nullptr);
+    std::vector<std::uint32_t> rows;
+    w.begin(1, 1, limit, nullptr, rows);
     std::size_t blocks = 0;
     while (w.fitting(blocks, 4, 1) == 1) {
       std::memset(w.add(blocks, 4), 1, 4);

@@ -44,9 +44,9 @@ class contribution {
 
   /// Writes this rank's contribution to what others fold of `parts` parts, `mine` being folded here: all, if there is only one. How
   /// many bytes. Clears the output's blocks that are null here.
-  static std::size_t write(const Call& call, std::size_t mine, std::size_t parts, std::span<std::byte> to, report& r) {
+  static std::size_t write(const Call& call, std::size_t mine, std::size_t parts, std::span<std::byte> to, stores how, report& r) {
     if constexpr (skips<Op, T> && requires { call.partition.uniform(); }) {
-      if (!is_sparse(call)) return write_dense(call, mine, parts, to, r);
+      if (!is_sparse(call)) return write_dense(call, mine, parts, to, how, r);
       const auto identity = static_cast<T>(identity_of<T>(call.op));
       const auto block = std::min<std::size_t>(call.partition.uniform(), call.in.size());
       const auto blocks = call.blocks();
@@ -60,7 +60,7 @@ class contribution {
         r.blocks_sent += static_cast<std::size_t>(std::popcount(mask));
         for_each_run(mask & ~own.of(mine, first), [&](std::size_t b, std::size_t n) {
           const auto run = range(call, first + b, n);
-          copy_bytes(to.data() + at, call.in.data() + run.first, run.size * sizeof(T));
+          copy_out(to.data() + at, call.in.data() + run.first, run.size * sizeof(T), how);
           at += run.size * sizeof(T);
         });
         if (!call.in_place())
@@ -71,7 +71,7 @@ class contribution {
       }
       return at;
     } else {
-      return write_dense(call, mine, parts, to, r);
+      return write_dense(call, mine, parts, to, how, r);
     }
   }
   /// Of a contribution of so many bytes, those that others read.
@@ -89,7 +89,7 @@ class contribution {
   /// Folds one of `parts` parts of the blocks that are not null on some rank, in the order of the ranks, into the output and,
   /// unless it is the only part, packed into `room`; how many bytes that takes. What this rank has of its part is in the input.
   static std::size_t fold_part(const Call& call, contributions all, std::size_t mine, std::size_t parts, std::span<std::byte> room,
-                               report& r) {
+                               stores how, report& r) {
     lent_scratch lent;
     auto& sources = lent->sources;
     auto& at = lent->at;
@@ -114,7 +114,7 @@ class contribution {
         fold_block(call.op, std::span<const void* const>(sources), from_identity, out, n);
         for (auto& s : sources) s = static_cast<const T*>(s) + n;
         if (parts == 1) continue;
-        copy_bytes(room.subspan(packed, n * sizeof(T)).data(), out, n * sizeof(T));
+        copy_out(room.subspan(packed, n * sizeof(T)).data(), out, n * sizeof(T), how);
         packed += n * sizeof(T);
       }
     };
@@ -207,11 +207,12 @@ class contribution {
  private:
   static constexpr std::size_t line = 64;  // of a cache
 
-  static std::size_t write_dense(const Call& call, std::size_t mine, std::size_t parts, std::span<std::byte> to, report& r) {
+  static std::size_t write_dense(const Call& call, std::size_t mine, std::size_t parts, std::span<std::byte> to, stores how,
+                                 report& r) {
     r.blocks_sent = call.blocks();
     const auto kept = parts == 1 ? block_range{0, 0} : elements(call, mine, parts);
     const auto copy = [&](std::size_t begin, std::size_t end) {
-      copy_bytes(to.data() + begin * sizeof(T), call.in.data() + begin, (end - begin) * sizeof(T));
+      copy_out(to.data() + begin * sizeof(T), call.in.data() + begin, (end - begin) * sizeof(T), how);
     };
     copy(0, kept.first);
     copy(kept.first + kept.size, call.in.size());

@@ -10,7 +10,9 @@
 #include <span>
 #include <string_view>
 #include <type_traits>
+#include <vector>
 
+#include "copy.hpp"
 #include "signature.hpp"
 
 // The wire format, described in docs/wire_format.md: header, in a stream's first packet the caller's signature, the blocks'
@@ -53,19 +55,24 @@ static_assert(sizeof(packet_header) == 64 && std::is_trivially_copyable_v<packet
 
 inline constexpr std::size_t first_packet_overhead = sizeof(packet_header) + sizeof(signature);
 
-/// A packet being filled: elements grow from the front, rows from the back, and close() moves the rows up to the elements.
+/// A packet being filled. Its elements are copied in by whoever fills it, with the same stores; rows and header follow at the end,
+/// so that nothing is read from memory that others read.
 class packet_writer {
  public:
   packet_writer() = default;
-  explicit packet_writer(std::span<std::byte> buffer) : buffer_(buffer) {}
+  explicit packet_writer(std::span<std::byte> buffer, stores how = stores::vectors) : buffer_(buffer), stores_(how) {}
 
-  void begin(std::uint32_t call, std::uint32_t number, std::size_t limit, const signature* first) {
+  /// `rows`: where the rows are kept until then, one packet's at a time.
+  void begin(std::uint32_t call, std::uint32_t number, std::size_t limit, const signature* first,
+             std::vector<std::uint32_t>& rows) {
     header_ = packet_header{.call = call, .number = number};
     limit_ = std::min(limit, buffer_.size());
     end_ = sizeof(packet_header);
+    rows_ = &rows;
+    rows_->clear();
     if (first != nullptr) {
       header_.flags = packet_first;
-      std::memcpy(buffer_.data() + end_, first, sizeof(signature));
+      copy_out(buffer_.data() + end_, first, sizeof(signature), stores_);
       end_ += sizeof(signature);
     }
     start_ = end_;
@@ -88,10 +95,8 @@ class packet_writer {
   [[nodiscard]] std::byte* add(std::uint64_t row, std::size_t bytes, std::size_t blocks = 1) {
     if (header_.blocks == 0) header_.base = row;
     auto offset = static_cast<std::uint32_t>(row - header_.base);
-    for (std::size_t i = 0; i < blocks; ++i, ++offset) {
-      ++header_.blocks;
-      std::memcpy(buffer_.data() + limit_ - sizeof(offset) * header_.blocks, &offset, sizeof(offset));
-    }
+    header_.blocks += static_cast<std::uint32_t>(blocks);
+    for (std::size_t i = 0; i < blocks; ++i) rows_->push_back(offset++);
     auto* const at = buffer_.data() + end_;
     end_ += bytes * blocks;
     return at;
@@ -102,15 +107,18 @@ class packet_writer {
     header_.promised = promised;
     header_.flags |= flags;
     header_.payload_bytes = filled();
-    const auto rows = sizeof(std::uint32_t) * header_.blocks;
-    std::memmove(buffer_.data() + end_, buffer_.data() + limit_ - rows, rows);
-    std::memcpy(buffer_.data(), &header_, sizeof(header_));
-    return buffer_.first(end_ + rows);
+    std::reverse(rows_->begin(), rows_->end());
+    const auto rows = std::as_bytes(std::span(*rows_));
+    copy_out(buffer_.data() + end_, rows.data(), rows.size(), stores_);
+    copy_out(buffer_.data(), &header_, sizeof(header_), stores_);
+    return buffer_.first(end_ + rows.size());
   }
 
  private:
   std::span<std::byte> buffer_;
+  stores stores_ = stores::vectors;
   packet_header header_;
+  std::vector<std::uint32_t>* rows_ = nullptr;
   std::size_t limit_ = 0, start_ = 0, end_ = 0;
 };
 

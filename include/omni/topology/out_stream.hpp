@@ -17,6 +17,7 @@ namespace omni::detail {
 struct packet_limits {
   std::size_t first_bytes = 0, packet_bytes = 0;
   int window = 2;
+  stores how = stores::vectors;  ///< packets are filled
   [[nodiscard]] std::size_t receive_bytes() const { return std::max(first_bytes, packet_bytes); }
   /// Of `wanted` buffers, those that a stream over so many rows can make use of.
   [[nodiscard]] static std::size_t slots(int wanted, std::uint64_t rows) {
@@ -49,7 +50,7 @@ class out_stream {
     slots_.clear();
     const auto n = packet_limits::slots(limits.window + 1, rows);  // one is filled while the window is under way
     slots_.reserve(n);
-    while (slots_.size() < n) slots_.push_back({packet_writer(room(limits.receive_bytes()))});
+    while (slots_.size() < n) slots_.push_back({packet_writer(room(limits.receive_bytes()), limits.how)});
   }
 
   [[nodiscard]] bool closed() const { return closed_; }
@@ -153,7 +154,7 @@ class out_stream {
     const bool all_can_receive = number_ != 0 && strangers_ == 0;
     slots_[current_].packet.begin(call_, number_,
                                   all_can_receive ? limits_.packet_bytes : std::min(limits_.first_bytes, limits_.packet_bytes),
-                                  number_ == 0 ? mine_ : nullptr);
+                                  number_ == 0 ? mine_ : nullptr, filling_);
     return true;
   }
   // How many packets will follow one that covers `covers`, guessed low: what is promised must be sent.
@@ -193,6 +194,7 @@ class out_stream {
   std::size_t current_ = none;
   bool closed_ = false;
   std::vector<slot> slots_;
+  std::vector<std::uint32_t> filling_;  // rows of the packet being filled
 };
 
 }  // namespace omni::detail

@@ -80,7 +80,8 @@ class stream_exchange {
     if constexpr (shareable) {
       if (!may_share) return;
       const auto fitting = [&](std::size_t block_bytes) {
-        return options.limits_within(mailbox_type::packet_room, owners(), mailbox_type::in_flight, block_bytes);
+        return options.limits_within(mailbox_type::packet_room, owners(), mailbox_type::in_flight, block_bytes,
+                                     messages_.how_to_store());
       };
       const auto within = fitting(largest_block_bytes);
       shares_ = within.has_value() && fitting(std::max(anywhere, largest_block_bytes)).has_value();

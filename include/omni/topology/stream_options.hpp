@@ -34,13 +34,15 @@ struct stream_options {
   }
   /// For packets in shared memory, where a rank has `room` bytes for so many streams. Nothing if blocks are too large for it.
   [[nodiscard]] std::optional<packet_limits> limits_within(std::size_t room, std::size_t streams, int most,
-                                                           std::size_t largest_block_bytes) const {
-    constexpr std::size_t preferred = std::size_t{32} << 10U;
-    constexpr std::size_t cached = std::size_t{256} << 10U;  // what is under way stays in the second cache, beside the tensor
+                                                           std::size_t largest_block_bytes, stores how) const {
+    // What is under way stays in the second cache, beside the tensor; unless it goes past the caches.
+    const std::size_t preferred = std::size_t{how == stores::streams ? 128U : 32U} << 10U;
+    constexpr std::size_t cached = std::size_t{256} << 10U;
     constexpr std::size_t least = 2048;
     const auto share = room / streams;
     if (packet_bytes > share) return std::nullopt;
     packet_limits l;
+    l.how = how;
     l.window = std::min(most, window > 0 ? window : std::max(4, static_cast<int>(cached / preferred / streams)));
     const auto wanted =
         packet_bytes != 0 ? packet_bytes : std::clamp(share / (static_cast<std::size_t>(l.window) + 1), least, preferred);

@@ -178,7 +178,7 @@ class stream_engine : public stream_exchange<stream_state, Transport> {
     if (!mine) {
       auto* const at = s_->contributions[replicated_ ? 0 : peer_index(owner)].add(messages_, row, bytes, n);
       if (at == nullptr) return 0;
-      copy_bytes(at, call_.input(block), bytes * n);
+      copy_out(at, call_.input(block), bytes * n, limits_.how);
       if constexpr (requires { call_.clear(block, n); }) call_.clear(block, b.size * n);
     }
     if (mine || replicated_) s_->own.add(row, n);
@@ -250,19 +250,18 @@ class stream_engine : public stream_exchange<stream_state, Transport> {
       const auto block = block_of(row + done);
       auto more = call_.together(block, map_.together(row + done, n - done));
       auto b = range_of(call_, block, more);
-      T* to = nullptr;
+      std::byte* to = nullptr;
       if (base::returns_results()) {
         const auto first = range(block).size;
         if (!scanner::equal_blocks || b.size != first * more) more = 1;  // the last block is shorter
-        auto* const room = s_->results.add(messages_, row + done, first * sizeof(T), more);
-        if (room == nullptr) break;
-        to = reinterpret_cast<T*>(room);
+        to = s_->results.add(messages_, row + done, first * sizeof(T), more);
+        if (to == nullptr) break;
         b.size = first * more;
       }
+      // A packet is copied to in the way that is best for it, and not folded into.
       T* const out = call_.output(block, more);
-      if (to == nullptr) to = out;
-      fold_sources(row, bytes, block, b.size, to);
-      if (to != out) copy_bytes(out, to, b.size * sizeof(T));
+      fold_sources(row, bytes, block, b.size, out);
+      if (to != nullptr) copy_out(to, out, b.size * sizeof(T), limits_.how);
       bytes += b.size * sizeof(T);
       done += more;
     }

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <thread>
@@ -17,6 +18,7 @@
 #include <vector>
 
 #include "../pack/signature.hpp"
+#include "core_distance.hpp"
 #include "mpi_check.hpp"
 #include "shared_memory.hpp"
 #include "window.hpp"
@@ -48,7 +50,7 @@ class neighbours {
     mine = shared_memory::make(segment_bytes());
     auto& own = cards_[static_cast<std::size_t>(rank)];
     if (mine.commit(0, window::control_bytes(ranks()))) {
-      window::prepare(mine.bytes(), ranks());
+      distance_probe::prepare(mine.bytes().subspan(window::probe_control(ranks())));
       own.name = mine.name();
     }
     own.cores = usable_cores();
@@ -60,16 +62,23 @@ class neighbours {
       if (r != static_cast<std::size_t>(rank)) segments_[r] = shared_memory::open(cards_[r].name, segment_bytes());
       if (segments_[r].empty() || cards_[r].name[0] == '\0') return false;
     }
+    open_.emplace(all_bytes(), rank, stores::vectors);
+    probe_.emplace(*open_, window::probe_control(ranks()), window::probe_data(), window::probe_bytes());
     return true;
   }
+  /// Goes on with finding out how far the ranks' cores are apart; false once that is over, and this rank's segment ready.
+  /// Precondition: open().
+  [[nodiscard]] bool measure() {
+    if (probe_->progress()) return true;
+    window::prepare(open_->own(), ranks());
+    return false;
+  }
+  [[nodiscard]] const core_distance& distance() const { return probe_->result(); }
   /// The window lives as long as this object.
-  [[nodiscard]] std::unique_ptr<window> share(int rank) {
+  [[nodiscard]] std::unique_ptr<window> share(int rank, const core_distance& distance) {
     auto& mine = segments_[static_cast<std::size_t>(rank)];
     mine.forget_name();
-    std::vector<std::span<std::byte>> bytes;
-    bytes.reserve(segments_.size());
-    for (const auto& s : segments_) bytes.push_back(s.bytes());
-    return std::make_unique<window>(std::move(bytes), rank, has_cores(), [&mine, n = ranks()] {
+    return std::make_unique<window>(all_bytes(), rank, has_cores(), distance, [&mine, n = ranks()] {
       const bool committed = mine.commit(window::control_bytes(n), window::data_bytes(n));
       mine.close_file();
       return committed;
@@ -85,6 +94,12 @@ class neighbours {
   static_assert(sizeof(card) == card_bytes);
 
   [[nodiscard]] int ranks() const { return static_cast<int>(cards_.size()); }
+  [[nodiscard]] std::vector<std::span<std::byte>> all_bytes() const {
+    std::vector<std::span<std::byte>> bytes;
+    bytes.reserve(segments_.size());
+    for (const auto& s : segments_) bytes.push_back(s.bytes());
+    return bytes;
+  }
   [[nodiscard]] std::size_t segment_bytes() const { return window::segment_bytes(ranks()); }
 
   static core_set usable_cores() {
@@ -115,6 +130,8 @@ class neighbours {
 
   std::vector<card> cards_;
   std::vector<shared_memory> segments_;
+  std::optional<segments> open_;
+  std::optional<distance_probe> probe_;
 };
 
 }  // namespace omni::detail

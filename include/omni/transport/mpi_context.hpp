@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -116,6 +117,7 @@ class mpi_context : public std::enable_shared_from_this<mpi_context> {
   [[nodiscard]] bool ready() {
     if (ready_) return true;
     if (in_test_) return false;  // called from inside the MPI_Test below, by who is called whenever MPI moves on
+    if (stage_ == opening::measuring) measure();
     int flag = 0;
     in_test_ = true;
     const int code = MPI_Test(&opening_, &flag, MPI_STATUS_IGNORE);
@@ -228,7 +230,25 @@ class mpi_context : public std::enable_shared_from_this<mpi_context> {
     while (std::erase(given_up_, begun_) != 0) ++begun_;
   }
 
-  enum class opening { duplicating, agreeing, looking_round, naming, confirming };
+  enum class opening { duplicating, agreeing, looking_round, naming, measuring, confirming };
+
+  // Ranks that share memory find out how far apart their cores are, and then whether all of them share it.
+  void measure() {
+    if (sharing_->measure()) return;
+    const auto& d = sharing_->distance();
+    distance_[0] = 0;
+    if (d.known()) {
+      distance_[1] = static_cast<std::int64_t>(d.round_trip * 1e12);
+      distance_[2] = static_cast<std::int64_t>(-d.dirty_read);
+      for (std::size_t i = 0; i < kinds_of_stores; ++i) distance_[3 + i] = static_cast<std::int64_t>(d.exchange[i] * 1e12);
+    }
+    confirm();
+  }
+  void confirm() {
+    check(MPI_Iallreduce(MPI_IN_PLACE, distance_.data(), mpi_count(distance_.size()), MPI_INT64_T, MPI_MAX, comm_, &opening_),
+          "MPI_Iallreduce");
+    stage_ = opening::confirming;
+  }
 
   void open_further() {
     switch (stage_) {
@@ -270,12 +290,20 @@ class mpi_context : public std::enable_shared_from_this<mpi_context> {
         return;
       }
       case opening::naming:
-        agreed_[3] = sharing_->open(rank_) ? 0 : 1;
-        check(MPI_Iallreduce(MPI_IN_PLACE, &agreed_[3], 1, MPI_INT64_T, MPI_MAX, comm_, &opening_), "MPI_Iallreduce");
-        stage_ = opening::confirming;
+        stage_ = opening::measuring;
+        if (!sharing_->open(rank_)) confirm();
+        return;
+      case opening::measuring:
         return;
       case opening::confirming:
-        if (agreed_[3] == 0) window_ = sharing_->share(rank_);
+        if (distance_[0] == 0) {
+          core_distance found;
+          if (distance_[1] != 0) {
+            found = {static_cast<double>(distance_[1]) * 1e-12, static_cast<double>(-distance_[2]), {}};
+            for (std::size_t i = 0; i < kinds_of_stores; ++i) found.exchange[i] = static_cast<double>(distance_[3 + i]) * 1e-12;
+          }
+          window_ = sharing_->share(rank_, found);
+        }
         if (window_ == nullptr) sharing_.reset();
         ready_ = true;
         return;
@@ -289,6 +317,8 @@ class mpi_context : public std::enable_shared_from_this<mpi_context> {
   // The largest of any rank: OMNI_CHECK, host, minus host, no shared memory, OMNI_TIMEOUT, OMNI_TOPOLOGY,
   // no device memory.
   std::array<std::int64_t, 7> agreed_{};
+  // Likewise, of the ranks of a host: has no memory for a window, and core_distance.
+  std::array<std::int64_t, 3 + kinds_of_stores> distance_{1, 0, std::numeric_limits<std::int64_t>::min()};
   opening stage_ = opening::duplicating;
   bool ready_ = false, in_test_ = false;
   std::vector<std::int64_t> hosts_;  // of all ranks, if there are several

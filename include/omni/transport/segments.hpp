@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "../error.hpp"
+#include "../pack/copy.hpp"
 
 namespace omni::detail {
 
@@ -20,10 +21,14 @@ inline constexpr std::size_t cache_line = 64;
 /// Memory of the ranks of one host: each has a segment that it alone writes, and all read.
 class segments {
  public:
-  segments(std::vector<std::span<std::byte>> all, int rank) : all_(std::move(all)), rank_(static_cast<std::size_t>(rank)) {}
+  /// `how` they are stored into.
+  segments(std::vector<std::span<std::byte>> all, int rank, stores how)
+      : all_(std::move(all)), rank_(static_cast<std::size_t>(rank)), stores_(how) {}
 
   [[nodiscard]] std::size_t ranks() const { return all_.size(); }
   [[nodiscard]] std::size_t rank() const { return rank_; }
+  [[nodiscard]] std::span<const std::byte> of(std::size_t rank) const { return all_[rank]; }
+  [[nodiscard]] stores how_to_store() const { return stores_; }
   /// The segment that this rank writes.
   [[nodiscard]] std::span<std::byte> own() const { return all_[rank_]; }
   /// What lies there. Precondition: it was made there, before this rank knew of the segment.
@@ -38,7 +43,7 @@ class segments {
   /// What another rank tells of. Throws protocol if that is not in its segment.
   [[nodiscard]] std::span<const std::byte> within(std::size_t rank, std::uint32_t offset, std::uint32_t bytes,
                                                   const char* what) const {
-    const auto segment = std::span<const std::byte>(all_[rank]);
+    const auto segment = of(rank);
     if (offset > segment.size() || bytes > segment.size() - offset)
       throw protocol(static_cast<int>(rank), std::string(what) + " outside its segment");
     return segment.subspan(offset, bytes);
@@ -47,6 +52,7 @@ class segments {
  private:
   std::vector<std::span<std::byte>> all_;
   std::size_t rank_;
+  stores stores_;
 };
 
 }  // namespace omni::detail

@@ -63,6 +63,7 @@ class shared_packets {
     d.offset = segments_->offset_of(packet);
     d.bytes = static_cast<std::uint32_t>(packet.size());
     c.tokens[c.sent % ring] = token;
+    publish(segments_->how_to_store());
     d.number.store(++c.sent, std::memory_order_release);
   }
   void receive(int peer, unsigned stream, std::uint64_t token) {

@@ -73,6 +73,7 @@ class shared_records {
     r.has_room = has_room ? 1 : 0;
     r.bytes = static_cast<std::uint32_t>(contribution.size());
     r.offset = segments_->offset_of(contribution);
+    publish(segments_->how_to_store());
     r.number.store(call + 1, std::memory_order_release);
   }
   /// For a call that needs no record.
@@ -85,6 +86,7 @@ class shared_records {
     auto& r = record_of(segments_->rank(), call);
     r.folded_bytes = static_cast<std::uint32_t>(part.size());
     r.folded_offset = segments_->offset_of(part);
+    publish(segments_->how_to_store());
     r.folded.store(call + 1, std::memory_order_release);
   }
   /// Whether all others have folded theirs.

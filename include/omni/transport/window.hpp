@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "core_distance.hpp"
 #include "segments.hpp"
 #include "shared_packets.hpp"
 #include "shared_records.hpp"
@@ -27,16 +28,21 @@ class window {
   }
   [[nodiscard]] static constexpr std::size_t segment_bytes(int ranks) { return control_bytes(ranks) + data_bytes(ranks); }
 
-  /// Readies a segment of zeros; before another rank looks at it.
+  /// Where a rank's part of distance_probe lies, and memory for it, in a segment that is not yet ready.
+  [[nodiscard]] static constexpr std::size_t probe_control(int ranks) { return layout(ranks).probe; }
+  [[nodiscard]] static constexpr std::size_t probe_data() { return 0; }
+  [[nodiscard]] static constexpr std::size_t probe_bytes() { return std::size_t{64} << 10U; }
+  /// Readies a segment; before another rank looks at it.
   static void prepare(std::span<std::byte> segment, int ranks) {
     shared_records::prepare(segment);
     shared_packets::prepare(segment.subspan(layout(ranks).packets_control), ranks);
   }
 
-  /// The segments of all ranks. `has_core`: there is a core for each of them. `commit()` takes memory for data_bytes(), and says
-  /// whether there is any.
-  window(std::vector<std::span<std::byte>> all, int rank, bool has_core, std::function<bool()> commit)
-      : segments_(std::move(all), rank),
+  /// The segments of all ranks, their cores so `distant`. `has_core`: there is a core for each of them. `commit()` takes memory for
+  /// data_bytes(), and says whether there is any.
+  window(std::vector<std::span<std::byte>> all, int rank, bool has_core, core_distance distant, std::function<bool()> commit)
+      : segments_(std::move(all), rank, distant.best()),
+        distance_(distant),
         commit_(std::move(commit)),
         has_core_(has_core),
         records_(segments_, 0, layout(ranks()).large),
@@ -50,6 +56,10 @@ class window {
   [[nodiscard]] int ranks() const { return static_cast<int>(segments_.ranks()); }
   [[nodiscard]] std::size_t rank() const { return segments_.rank(); }
   [[nodiscard]] bool has_core() const { return has_core_; }
+  /// Of the cores that the ranks ran on when it was made, the same on all ranks.
+  [[nodiscard]] const core_distance& distance() const { return distance_; }
+  /// How to fill what others will read.
+  [[nodiscard]] stores how_to_store() const { return segments_.how_to_store(); }
   [[nodiscard]] shared_records& records() { return records_; }
   [[nodiscard]] const shared_records& records() const { return records_; }
   [[nodiscard]] shared_packets& packets() { return packets_; }
@@ -69,13 +79,15 @@ class window {
   struct layout {
     explicit constexpr layout(int ranks)
         : packets_control(shared_records::control_bytes()),
-          large((packets_control + shared_packets::control_bytes(ranks) + page - 1) / page * page),
+          probe(packets_control + shared_packets::control_bytes(ranks)),
+          large((probe + distance_probe::control_bytes + page - 1) / page * page),
           packets(large + shared_records::data_bytes(ranks)) {}
     static constexpr std::size_t page = 4096;
-    std::size_t packets_control, large, packets;
+    std::size_t packets_control, probe, large, packets;
   };
 
   segments segments_;
+  core_distance distance_;
   std::function<bool()> commit_;
   bool committed_ = false, has_room_ = false;
   bool has_core_;
@@ -85,7 +97,9 @@ class window {
 static_assert(
     [] {
       for (int n = 1; n <= window::most_ranks; ++n)
-        if (window::segment_bytes(n) >= std::size_t{1} << 31U || shared_records::large_bytes(n) % cache_line != 0) return false;
+        if (window::segment_bytes(n) >= std::size_t{1} << 31U || shared_records::large_bytes(n) % cache_line != 0 ||
+            window::probe_control(n) % cache_line != 0)
+          return false;
       return true;
     }(),
     "offsets have 32 bits, and what lies behind each other begins on a cache line");

@@ -39,6 +39,8 @@ class window_mailbox {
     inside_->packets().rewind();
     return true;
   }
+  /// How packets are to be filled in the window. Precondition: there is one.
+  [[nodiscard]] stores how_to_store() const { return group_->shared_window()->how_to_store(); }
   /// Where a packet to be sent has to lie.
   [[nodiscard]] std::span<std::byte> room(std::size_t bytes) { return inside_->packets().room(bytes); }
   /// The receiver is done with the oldest packet of a stream. Of a message: nothing to do.
