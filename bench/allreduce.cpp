@@ -19,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "cores.hpp"
 #include "interfaces.hpp"
 #include "json_file.hpp"
 #include "measure.hpp"
@@ -43,7 +44,8 @@ struct options {
   std::uint64_t seed = 1;
   std::string json;
   bool out_of_place = false;
-  bool count_bytes = false, calibrate = false, phases = false, alone = false;
+  std::string setting;  // of the process, for the JSON
+  bool count_bytes = false, calibrate = false, phases = false, alone = false, dense = false;
 };
 
 std::size_t parse_size(const std::string& s) {
@@ -127,8 +129,8 @@ limits measure_limits(const world& w, const options& o) {
 }
 
 template <class T>
-nlohmann::json measure(const world& w, const options& o, const std::vector<MPI_Comm>& comms, const limits& limit, std::size_t bytes,
-                       const std::string& type, MPI_Datatype datatype) {
+nlohmann::json measure(const world& w, const options& o, const std::vector<MPI_Comm>& comms, const limits& limit,
+                       const cores& places, std::size_t bytes, const std::string& type, MPI_Datatype datatype) {
   const auto n = std::max<std::size_t>(bytes / sizeof(T), 1);
   const auto count = static_cast<int>(n);
   std::vector<T> input(n);
@@ -166,6 +168,7 @@ nlohmann::json measure(const world& w, const options& o, const std::vector<MPI_C
   for (const double percent : o.densities) {
     const double density = percent / 100;
     fill(input, o, density, w.rank, w.size);
+    const auto distance = places.measure();
     std::vector<std::vector<double>> mpi(algorithms.size());
     std::vector<double> ours;
     omni::report report;
@@ -264,6 +267,8 @@ nlohmann::json measure(const world& w, const options& o, const std::vector<MPI_C
                        {"exchange_us", phases[1]},
                        {"fold_us", phases[2]},
                        {"deliver_us", phases[3]},
+                       {"round_trip_ns", distance.round_trip * 1e9},
+                       {"far", distance.is_far()},
                        {"speedup", mpi_best / time},
                        {"speedup_default", mpi_default / time},
                        {"time_over_limit", time / floor}};
@@ -288,11 +293,11 @@ nlohmann::json measure(const world& w, const options& o, const std::vector<MPI_C
 }
 
 nlohmann::json measure(const world& w, const options& o, const std::vector<MPI_Comm>& comms, const limits& limit,
-                       std::size_t bytes) {
-  if (o.type == "float") return measure<float>(w, o, comms, limit, bytes, o.type, MPI_FLOAT);
-  if (o.type == "double") return measure<double>(w, o, comms, limit, bytes, o.type, MPI_DOUBLE);
-  if (o.type == "int32") return measure<std::int32_t>(w, o, comms, limit, bytes, o.type, MPI_INT32_T);
-  return measure<std::int64_t>(w, o, comms, limit, bytes, o.type, MPI_INT64_T);
+                       const cores& places, std::size_t bytes) {
+  if (o.type == "float") return measure<float>(w, o, comms, limit, places, bytes, o.type, MPI_FLOAT);
+  if (o.type == "double") return measure<double>(w, o, comms, limit, places, bytes, o.type, MPI_DOUBLE);
+  if (o.type == "int32") return measure<std::int32_t>(w, o, comms, limit, places, bytes, o.type, MPI_INT32_T);
+  return measure<std::int64_t>(w, o, comms, limit, places, bytes, o.type, MPI_INT64_T);
 }
 
 }  // namespace
@@ -325,6 +330,8 @@ int main(int argc, char** argv) {
   app.add_option("--rate", o.rate, "Gbit/s of the link, for time over limit; 0: measured")->capture_default_str();
   app.add_option("--seed", o.seed, "of the pattern")->capture_default_str();
   app.add_option("--json", o.json, "file to write the rows to");
+  app.add_option("--setting", o.setting, "a name for how the process was set up, for the JSON");
+  app.add_flag("--dense", o.dense, "density 100 only, whatever --densities says");
   app.add_flag("--phases", o.phases, "print where the time of a call goes");
   app.add_flag("--calibrate", o.calibrate, "let omni measure the communicator first, as omni::plan does between hosts");
   app.add_flag("--count-bytes", o.count_bytes,
@@ -338,6 +345,7 @@ int main(int argc, char** argv) {
   std::optional<omni::mpi_cluster> cluster;
   try {
     app.parse(argc, argv);
+    if (o.dense) o.densities = {100};
     for (const auto& s : o.sizes) sizes.push_back(parse_size(s));
     if ((o.topology == "dedicated") != (o.servers != 0))
       throw CLI::ValidationError("--servers", "dedicated wants servers, and nothing else does");
@@ -363,12 +371,15 @@ int main(int argc, char** argv) {
     if (w.rank == 0) std::cout << "# calibrated: " << c << std::endl;
   }
   const auto limit = measure_limits(w, o);
-  omni::allreduce(w.comm, some);
-  if (const auto* const shared = omni::transport::mpi(w.comm).shared_window(); shared != nullptr && w.rank == 0) { const auto& d = shared->distance(); std::printf("# round trip %.0f ns, dirty %.1f GB/s, exchange %.1f %.1f %.1f us, best %d\n", d.round_trip*1e9, d.dirty_read/1e9, d.exchange[0]*1e6, d.exchange[1]*1e6,d.exchange[2]*1e6, (int)d.best()); }
+  std::optional<cores> places(w.comm);
+  const auto distance = places->measure();
   if (w.rank == 0) {
     std::printf("# omni %d.%d.%d, %d ranks, %s, median of at least %d, slowest rank; scan %.1f GB/s, link %.2f GB/s a rank\n",
                 OMNI_VERSION_MAJOR, OMNI_VERSION_MINOR, OMNI_VERSION_PATCH, w.size, o.out_of_place ? "out of place" : "in place",
                 o.repeats, limit.scan / 1e9, limit.link / 1e9);
+    if (distance.known())
+      std::printf("# cores of the ranks: a line goes there and back in %.0f ns, dirty lines are read at %.1f GB/s: %s\n",
+                  distance.round_trip * 1e9, distance.dirty_read / 1e9, distance.is_far() ? "far" : "near");
     if (comms.size() == 1)
       std::printf("# MPI's own choice of algorithm only (set OMPI_MCA_coll_tuned_use_dynamic_rules=1 for all)\n");
     std::printf("%9s %9s %7s %7s %-10s %11s %11s %13s %7s %7s %10s %6s %8s %7s\n", "size", "count", "type", "density", "topology",
@@ -378,7 +389,7 @@ int main(int argc, char** argv) {
   double wrong = 0;
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     if (w.rank == 0) std::fprintf(stderr, "# size %zu of %zu: %s\n", i + 1, sizes.size(), print_size(sizes[i]).c_str());
-    for (auto& row : measure(w, o, comms, limit, sizes[i])) {
+    for (auto& row : measure(w, o, comms, limit, *places, sizes[i])) {
       wrong += row["wrong"].get<double>();
       rows.push_back(row);
     }
@@ -387,11 +398,16 @@ int main(int argc, char** argv) {
     code = std::max(code, write_json(o.json, nlohmann::json{{"omni", OMNI_VERSION},
                                                             {"ranks", w.size},
                                                             {"servers", o.servers},
+                                                            {"setting", o.setting},
+                                                            {"round_trip_ns", distance.round_trip * 1e9},
+                                                            {"dirty_read_Bps", distance.dirty_read},
+                                                            {"far", distance.is_far()},
                                                             {"scan_Bps", limit.scan},
                                                             {"link_Bps", limit.link},
                                                             {"rows", rows}}));
   if (wrong > 0) code = 1;
   MPI_Bcast(&code, 1, MPI_INT, 0, w.comm);
+  places.reset();
   for (auto c : comms) MPI_Comm_free(&c);
   MPI_Finalize();
   return code;

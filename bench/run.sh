@@ -59,11 +59,40 @@ rm -f "$out"/ranks*.json "$out/table.txt"
 uname -srm | sed 's/^/# /' | tee "$out/table.txt"
 grep -m1 'model name' /proc/cpuinfo | sed 's/.*: /# /' | tee -a "$out/table.txt"
 echo "# $(nproc) cores, $(free -g | awk '/Mem:/ {print $2}') GiB, $(mpirun --version | head -1)" | tee -a "$out/table.txt"
+
+# MPI at its best, too: a program may be in any of these states. Open MPI takes a temporary buffer in each call; a heap that is kept
+# does not get its pages anew. cma: one copy from process to process, by the kernel.
+settings="kept"
+if single_copy=cma run_mpi 60 2 "$program" --sizes 1M --dense --repeats 1 > "$out/cma.txt" 2>&1 && ! grep -q 'Read -1' "$out/cma.txt"; then
+  settings="kept cma cma-kept"
+else
+  echo "# process_vm_readv does not work here: MPI runs without it" | tee -a "$out/table.txt"
+fi
+rm -f "$out/cma.txt"
+in_setting() { # setting, command...
+  local setting=$1
+  shift
+  case $setting in cma*) local single_copy=cma ;; esac
+  case $setting in *kept) local -x MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=17179869184 MALLOC_TOP_PAD_=268435456 ;; esac
+  "$@"
+}
+case " ${args[*]-} " in *" --alone "*) settings="" ;; esac
 for n in $ranks; do
-  echo "# running on $n ranks" >&2
-  run_mpi 600 "$n" "$program" --json "$out/ranks$n.json" ${args[@]+"${args[@]}"} | tee -a "$out/table.txt"
+  files=()
+  for setting in found $settings; do
+    echo "# running on $n ranks, $setting" >&2
+    file=$out/ranks$n.$setting.json
+    dense=(--dense)
+    [ "$setting" = found ] && dense=()  # MPI's time does not depend on the density
+    in_setting "$setting" run_mpi 600 "$n" "$program" ${args[@]+"${args[@]}"} "${dense[@]}" --setting "$setting" --json "$file" > "$out/$setting.txt" ||
+      { cat "$out/$setting.txt"; exit 1; }
+    files+=("$file")
+  done
+  grep '^# [^o]' "$out/found.txt" | tee -a "$out/table.txt" || true
+  python3 bench/settings.py --out "$out/ranks$n.json" "${files[@]}" | tee -a "$out/table.txt"
 done
+rm -f "$out"/{found,kept,cma,cma-kept}.txt
 python3=python3
 python3 -c 'import matplotlib' 2> /dev/null || python3=/usr/bin/python3  # Debian's, where another comes first
-"$python3" bench/plot.py --out "$out/speedup.png" "$out"/ranks*.json
+"$python3" bench/plot.py --out "$out/speedup.png" $(for n in $ranks; do echo "$out/ranks$n.json"; done)
 echo "table: $out/table.txt   data: $out/ranks*.json   picture: $out/speedup.png"

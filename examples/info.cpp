@@ -65,6 +65,7 @@ void print(const omni::transport::mpi& transport, const omni::calibration& measu
     std::printf("%-28s %.1f us\n", "latency", measured.latency * 1e6);
     std::printf("%-28s %.1f MB/s a rank, each way, all at once\n", "link", measured.link_rate / 1e6);
     std::printf("%-28s %.1f MB/s a rank, all at once\n", "scan", measured.scan_rate / 1e6);
+    if (measured.small_bytes > 0) std::printf("%-28s %zu bytes\n", "MPI has dense tensors up to", measured.small_bytes);
     if (measured.mpi_rate > 0) std::printf("%-28s %.1f MB/s of a tensor of 4 MiB\n", "MPI_Allreduce", measured.mpi_rate / 1e6);
   }
   if (!here.shares && here.ranks > 1)

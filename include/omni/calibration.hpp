@@ -16,6 +16,7 @@ struct calibration {
   double link_rate = 0;  ///< bytes a second that a rank sends and receives while all do
   double scan_rate = 0;  ///< bytes a second in which a rank looks for blocks that are not null, while all do
   double mpi_rate = 0;   ///< bytes of a tensor of mpi_bytes that MPI's own allreduce reduces a second; 0 unless the link is fast
+  std::size_t small_bytes = 0;  ///< the largest tensor that is best left to MPI, if it is dense, without asking anybody; 0: unknown
 
   static constexpr std::size_t mpi_bytes = std::size_t{4} << 20U;
   static constexpr double fast_link = 500e6;  ///< 4 Gbit/s
@@ -28,6 +29,7 @@ struct calibration {
   friend bool operator==(const calibration&, const calibration&) = default;
   friend std::ostream& operator<<(std::ostream& os, const calibration& c) {
     os << "latency " << c.latency * 1e6 << " us, link " << c.link_rate / 1e6 << " MB/s, scan " << c.scan_rate / 1e6 << " MB/s";
+    if (c.small_bytes > 0) os << ", unasked " << c.small_bytes << " bytes";
     if (c.mpi_rate > 0) os << ", MPI's allreduce " << c.mpi_rate / 1e6 << " MB/s";
     return os;
   }
@@ -54,8 +56,9 @@ class cost_model {
     return agreement() + 2 * at_.latency + std::max(moved, bytes / at_.scan_rate);
   }
   /// The largest tensor for which agreeing would take more than a twentieth of what the dense allreduce takes. Up to here no call
-  /// asks, and dense tensors lose nothing.
+  /// asks, and dense tensors lose nothing. As measured, where it was.
   [[nodiscard]] std::size_t small_bytes() const {
+    if (at_.small_bytes != 0) return at_.small_bytes;
     constexpr double price = 0.05;
     const double latencies = agreement_steps() / price - 2 * log2_ranks();
     return static_cast<std::size_t>(std::clamp(latencies * at_.latency * at_.link_rate / (2 * others()), 4096.0, 4194304.0));

@@ -225,6 +225,8 @@ class mpi {
   [[nodiscard]] const calibration& measured() const { return context_->measured(); }
   /// Measures it, the first time. Collective and blocking then. Precondition: nothing is queued.
   calibration calibrate() { return context_->calibrate(); }
+  /// Notes the largest tensor that MPI is to have unasked.
+  void leave_to_mpi(std::size_t bytes) { context_->leave_to_mpi(bytes); }
   /// Of the host that has most, if there are several hosts.
   [[nodiscard]] int ranks_of_a_host() const { return context_->ranks_of_a_host(); }
   /// Memory that all ranks share, if they run on one host. Known when nothing is queued.

@@ -164,6 +164,8 @@ class mpi_context : public std::enable_shared_from_this<mpi_context> {
     if (!measured_.known() && size_ > 1) measured_ = mpi_calibration(comm_, ranks_of_a_host_).result();
     return measured_;
   }
+  /// Precondition: measured, and not this yet; the same on all ranks.
+  void leave_to_mpi(std::size_t bytes) { measured_.small_bytes = bytes; }
   /// Whether the link was found to be fast, here or on the communicator that this is a part of.
   [[nodiscard]] bool has_fast_link() const { return is_fast_ || measured_.has_fast_link(); }
   void take_for_fast() { is_fast_ = true; }
