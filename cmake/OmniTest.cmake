@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The omni authors
 # SPDX-License-Identifier: BSL-1.0
 
-# omni_add_mpi_test(name target ranks [argument...]): a ctest that runs the target on so many ranks, and kills it after five minutes: only a hang is to take so long.
+# omni_add_mpi_test(name target ranks [argument...]): a ctest that runs the target on so many ranks, and kills it after ten minutes: only a hang is to take so long.
 # What Open MPI needs to run unattended, as root, in a container and with more ranks than cores, it gets here.
 
 set(OMNI_TEST_PREFIX "" CACHE STRING "What the names of omni's tests start with")

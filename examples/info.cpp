@@ -31,7 +31,7 @@ std::string_view choice(std::size_t bytes, double density, const omni::detail::s
   using omni::detail::way;
   if (here.ranks == 1) return "local";
   if (here.shares && here.forced == omni::detail::preset::automatic && automatic::is_recorded(bytes, here.ranks) &&
-      !automatic::is_too_dense(bytes, density))
+      !automatic::is_too_dense(bytes, density, here.slow_window))
     return automatic::is_folded_by_all(bytes, here.ranks) ? "replicated" : "colocated";
   switch (automatic{}.choose(bytes, density, here)) {
     case way::native:
@@ -60,6 +60,15 @@ void print(const omni::transport::mpi& transport, const omni::calibration& measu
               : here.ranks_of_a_host == 1 ? "each on a host of its own"
                                           : ("up to " + std::to_string(here.ranks_of_a_host) + " on a host").c_str());
   std::printf("%-28s %s\n", "memory that all share", here.shares ? "yes" : "no");
+  if (const auto* const shared = transport.shared_window(); shared != nullptr && shared->distance().known()) {
+    const auto& d = shared->distance();
+    constexpr std::array stores{"vectors", "strings", "streams"};
+    std::printf("%-28s %s: a line goes there and back in %.0f ns, dirty lines are read at %.1f GB/s\n", "cores of the ranks",
+                d.is_far() ? "far apart" : "near", d.round_trip * 1e9, d.dirty_read / 1e9);
+    std::printf("%-28s %s (64 KiB written and read: vectors %.1f us, strings %.1f us, streams %.1f us)\n",
+                "that memory is filled with", stores[static_cast<std::size_t>(d.best())], d.exchange[0] * 1e6, d.exchange[1] * 1e6,
+                d.exchange[2] * 1e6);
+  }
   std::printf("%-28s %s\n", "zeros are found with", std::string(omni::detail::mark_instructions()).c_str());
   if (measured.known()) {
     std::printf("%-28s %.1f us\n", "latency", measured.latency * 1e6);

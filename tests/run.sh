@@ -9,19 +9,20 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 
 usage() {
   cat <<'EOF'
-usage: tests/run.sh [--quick] [--parts LIST] [--mpi openmpi|mpich] [--help]
+usage: tests/run.sh [--full] [--parts LIST] [--mpi openmpi|mpich] [--help]
 
 Installs what is missing (Debian and Ubuntu, as root or with sudo; elsewhere it says what is missing and stops), builds into build/,
-and ends with one ctest over all of it:
+and ends with one ctest over all of it. Without --full all tests run once, unoptimised and without sanitizers, with fewer rank counts
+and random draws: compiled with clang++, which takes half the time, but for CUDA's and MPICH's, with g++; and clang-format.
 
-  default   everything, -O2, all rank counts, examples, consumers, what must not compile, each header alone; CUDA where nvcc is
-  asan tsan the unit tests under the sanitizers (ranks are threads)
-  mpich     the MPI tests on 2, 3 and 4 ranks, where MPICH is installed
-  clang     unit tests, and in clang-mpi the MPI tests on 2 ranks, with clang++
-  lint      clang-format over all sources, clang-tidy over a few that include all headers
-
-  --quick      all tests once, unoptimised and without sanitizers, with fewer rank counts and random draws: with clang++, which
-               compiles them in half the time, but for CUDA's and MPICH's, with g++; clang-format
+  --full       in these parts:
+    default    everything, -O2, all rank counts, examples, consumers, what must not compile, each header alone; CUDA where nvcc is;
+               each header alone with every compiler that README.md names
+    asan tsan  the unit tests under the sanitizers (ranks are threads)
+    mpich      the MPI tests on 2, 3 and 4 ranks, where MPICH is installed
+    clang      unit tests, and in clang-mpi the MPI tests on 2 ranks, with clang++
+    gcc-11     the MPI tests on 3 ranks with g++ 11, where it is
+    lint       clang-format over all sources, clang-tidy over a few that include all headers
   --parts LIST only these of the above, such as asan,tsan
   --mpi WHICH  openmpi (default), or mpich for the default part too; Boost.MPI is left out then
   OMNI_JOBS=n  that many compilers at a time (default: one for each core)
@@ -30,11 +31,11 @@ The exit status is 0 if everything built and every test passed.
 EOF
 }
 
-quick=0 compiler=() parts=
+quick=1 compiler=() parts=
 mpi=openmpi
 while [ $# -gt 0 ]; do
   case "$1" in
-    --quick) quick=1 ;;
+    --full) quick=0 ;;
     --parts) parts=${2:-}; shift ;;
     --parts=*) parts=${1#--parts=} ;;
     --mpi) mpi=${2:-}; shift ;;
@@ -48,7 +49,7 @@ case "$mpi" in openmpi | mpich) ;; *) echo "tests/run.sh: --mpi openmpi or mpich
 
 for part in ${parts//,/ }; do
   case "$part" in
-    default | asan | tsan | mpich | clang | clang-mpi | lint) ;;
+    default | asan | tsan | mpich | clang | clang-mpi | gcc-11 | lint) ;;
     *) echo "tests/run.sh: --parts has no '$part'" >&2; usage >&2; exit 2 ;;
   esac
 done
@@ -77,6 +78,8 @@ if [ $quick = 0 ] || have apt-get; then needed+=(clang++:clang clang-format:clan
 have apt-get && needed+=(include/thrust/version.h:libthrust-dev include/tbb/tbb.h:libtbb-dev)
 have apt-get && needed+=(/sbin/tc:iproute2)  # for the tests between hosts, which are left out without
 need "${needed[@]}"
+# Every compiler that README.md names.
+want g++-11:g++-11 g++-12:g++-12 clang++-14:clang-14 clang++-16:clang-16 aarch64-linux-gnu-g++:g++-aarch64-linux-gnu
 
 # ---- building; each part that does not build is a failed test of the ctest at the end
 
@@ -138,6 +141,7 @@ else
   build tsan tsan ""
   second_mpi && build mpich mpich ""
   build clang clang "" -DOMNI_UNIT_TESTS_ONLY=ON -DOMNI_UNIT_TESTS_EXCLUDE=matrix_
+  have g++-11 && build gcc-11 gcc-11 ""
   build clang-mpi clang "" -DOMNI_MPI_TESTS_ONLY=ON -DOMNI_TEST_RANKS=2 -DOMNI_TEST_MESSAGE_RANKS=2
 
   if wanted lint; then

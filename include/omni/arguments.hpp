@@ -86,7 +86,7 @@ consteval bool legal() {
   constexpr bool known = !type || ((kind_of<A, T>() != kind::none) && ...);
   static_assert(known,
                 "omni: an argument is neither an operation on this element type nor a policy (partitioner, zero detector, "
-                "topology, deadline)");
+                "topology) nor a deadline");
   constexpr bool one_role = ((roles<A> <= 1) && ...);
   static_assert(one_role, "omni: a policy models two of partitioner, zero_detector and topology; it must be exactly one");
   constexpr bool one_partitioner = count_of<kind::partitioner, T, A...> <= 1;

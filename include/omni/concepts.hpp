@@ -77,13 +77,14 @@ concept mailbox = std::movable<M> && requires(M& m, const M& c, int peer, unsign
 ///
 /// A transport may offer more, and the library makes use of it (transport/mpi.hpp does all): `agrees_first = true`, to agree on
 /// every call before it starts; `mark_broken(why)`, `is_usable()` and `expect_usable()`, to refuse calls after an error, and to end
-/// those that wait; `keep_alive()`, a shared pointer to what a request needs; `queue()`, `may_start(ticket)`, `has_started()` and
-/// `nothing_queued()`, where operations must start in turn; and a dense allreduce of its own: `has_allreduce<T, Op>`, `allreduce`,
-/// `iallreduce` with `test` and `wait`, `one_host()` and `checks_calls()`; `shared_window()`, memory in which all ranks leave each
-/// other records; for tensors on devices `takes_device_memory()`, whether messages may lie in a device's memory on all ranks, or
-/// `one_process`, where ranks are threads and reach each other's. A mailbox may offer `reserve(messages)`; `nudge()`, for a rank
-/// that waits for shared memory; and packets that lie there: `enter()`, to go over to them, `room(bytes)`, where one has to be
-/// written, and `release(peer, stream)`, when one has been read (transport/window_mailbox.hpp has these for any messages).
+/// those that wait; `keep_alive()`, a shared pointer to what a request needs; `queue()`, `may_start(ticket)`, `has_started()`,
+/// `give_up_turn(ticket)` and `nothing_queued()`, where operations must start in turn; and a dense allreduce of its own:
+/// `has_allreduce<T, Op>`, `allreduce`, `iallreduce` with `test` and `wait`, `one_host()` and `checks_calls()`; `shared_window()`,
+/// memory in which all ranks leave each other records; for tensors on devices `takes_device_memory()`, whether messages may lie in
+/// a device's memory on all ranks, or `one_process`, where ranks are threads and reach each other's. A mailbox may offer
+/// `reserve(messages)`; `nudge()`, for a rank that waits for shared memory; and packets that lie there: `enter()`, to go over to
+/// them, `room(bytes)`, where one has to be written, and `release(peer, stream)`, when one has been read
+/// (transport/window_mailbox.hpp has these for any messages).
 template <class T>
 concept message_transport = requires(T& t, const T& c) {
   { c.rank() } -> std::convertible_to<int>;

@@ -11,8 +11,8 @@
 
 namespace omni {
 
-/// Policy: how long a call may wait for other ranks while nothing moves. Then it throws `timeout`, and the communicator is unusable
-/// for omni.
+/// How long a call may wait for other ranks while nothing moves; given beside the policies. Then it throws `timeout`, and the
+/// communicator is unusable for omni.
 ///
 ///     omni::allreduce(comm, grad, omni::deadline{std::chrono::seconds(30)});
 ///

@@ -40,7 +40,7 @@ class shared_agreement {
   void tell(Call& call, bool samples, report& r) {
     const bool has_room = is_small() || (fits(call) && window_->commit());
     std::span<std::byte> room;
-    if (has_room && bytes_ != 0 && may_be_too_dense(call)) {
+    if (has_room && bytes_ != 0 && is_too_dense(call, 1)) {
       // Where no bits tell of blocks that are null the record would have them all.
       timed(call, r.detect_seconds, [&] { call.density = contribution<Call>::is_sparse(call) ? sampled_density(call) : 1; });
     }
@@ -50,7 +50,7 @@ class shared_agreement {
       timed(call, r.detect_seconds,
             [&] { room = room_.first(contribution<Call>::write(call, mine, parts, room_, window_->how_to_store(), r)); });
       if (!by_all_) room_ = contribution<Call>::room_of_part(call, mine, parts, room.size(), room_);
-    } else if (!has_room && samples) {
+    } else if (samples && (!has_room || (bytes_ == 0 && window_->distance().is_slow()))) {
       call.density = sampled_density(call);
     }
     window_->records().tell(number_, digest(call.sign()), call.density, has_room, room);
@@ -129,9 +129,10 @@ class shared_agreement {
     if constexpr (std::is_same_v<Topology, automatic>) return topology.is_folded_by_all(call.bytes(), w.ranks());
     else return true;
   }
-  // Whether packets are better than records once some rank's tensor is dense.
-  static bool may_be_too_dense(const Call& call) { return automatic::is_too_dense(call.bytes(), 1); }
-  static bool is_too_dense(const Call& call, double density) { return automatic::is_too_dense(call.bytes(), density); }
+  // Whether something else is better than records.
+  [[nodiscard]] bool is_too_dense(const Call& call, double density) const {
+    return automatic::is_too_dense(call.bytes(), density, window_->distance().is_slow());
+  }
   // Whether packets have room for the call's blocks, three for each stream.
   [[nodiscard]] bool fits(const Call& call) const {
     constexpr std::size_t overhead = 256;

@@ -76,10 +76,10 @@ void expect_usable(const Call& call) {
 /// What a call that goes to servers must be beside that. `block_bytes`: of the largest block, which a packet has to hold.
 inline void expect_within_limits(std::size_t packet_bytes, int window, std::size_t block_bytes) {
   const auto largest = std::max(packet_bytes, block_bytes);
-  if (window > server_limits::window || packet_bytes > server_limits::bytes ||
-      largest > (server_limits::under_way >> 1U) / static_cast<std::size_t>(std::max(window, 1)))
-    throw usage("omni: servers take windows of up to " + std::to_string(server_limits::window) + " and packets of up to " +
-                std::to_string(server_limits::bytes) + " bytes, and " + std::to_string(server_limits::under_way >> 1U) +
+  if (window > signature_limits::window || packet_bytes > signature_limits::bytes ||
+      largest > (signature_limits::under_way >> 1U) / static_cast<std::size_t>(std::max(window, 1)))
+    throw usage("omni: servers take windows of up to " + std::to_string(signature_limits::window) + " and packets of up to " +
+                std::to_string(signature_limits::bytes) + " bytes, and " + std::to_string(signature_limits::under_way >> 1U) +
                 " of them in a window");
 }
 

@@ -33,3 +33,13 @@ need() {
     present "${pair%%:*}" || { echo "${pair%%:*} is still missing, after installing ${pair#*:}" >&2; exit 1; }
   done
 }
+# want COMMAND_OR_FILE:PACKAGE ...: the same for what is tested only where it is; nothing happens where it cannot be had.
+want() {
+  local pair
+  command -v apt-get > /dev/null 2>&1 || return 0
+  for pair in "$@"; do
+    present "${pair%%:*}" && continue
+    apt-cache show "${pair#*:}" > /dev/null 2>&1 || { [ "$(id -u)" -eq 0 ] && apt-get update > /dev/null 2>&1 < /dev/null; }
+    (need "$pair") || echo "# without ${pair#*:}" >&2
+  done
+}

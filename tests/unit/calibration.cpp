@@ -8,6 +8,7 @@
 #include <omni/allreduce.hpp>
 #include <omni/calibration.hpp>
 #include <omni/topology/automatic.hpp>
+#include <omni/transport/core_distance.hpp>
 #include <span>
 #include <vector>
 
@@ -35,7 +36,55 @@ surroundings hosts(int ranks, int of_a_host, const calibration& measured) {
   return s;
 }
 
+surroundings one_host(int ranks, bool slow_window) {
+  surroundings s;
+  s.ranks = ranks;
+  s.native = s.shares = s.commutes = true;
+  s.slow_window = slow_window;
+  return s;
+}
+
 }  // namespace
+
+TEST_CASE("automatic: a window between far cores that is slow is left to tensors with zeros") {
+  const automatic a;
+  for (const int ranks : {2, 4})
+    for (const std::size_t bytes : {std::size_t{128} << 10U, std::size_t{4} << 20U, std::size_t{64} << 20U}) {
+      CAPTURE(ranks);
+      CAPTURE(bytes);
+      CHECK(a.choose(bytes, 1, one_host(ranks, false)) == way::streams);
+      CHECK(a.choose(bytes, 1, one_host(ranks, true)) == way::native);
+      CHECK(a.choose(bytes, 0.1, one_host(ranks, true)) == way::streams);
+    }
+  CHECK(a.choose((std::size_t{1} << 30U) + 1, 1, one_host(2, true)) == way::streams);  // MPI counts in int
+  CHECK_FALSE(automatic::is_too_dense(std::size_t{1} << 20U, 1, false));
+  CHECK(automatic::is_too_dense((std::size_t{1} << 20U) + 1, 1, false));
+  CHECK_FALSE(automatic::is_too_dense(std::size_t{64} << 10U, 1, true));
+  CHECK(automatic::is_too_dense((std::size_t{64} << 10U) + 1, 1, true));
+  CHECK_FALSE(automatic::is_too_dense(std::size_t{2} << 20U, 0.5, true));
+}
+
+TEST_CASE("distance of cores: near, far, slow, and the best way to store") {
+  using omni::detail::core_distance;
+  using omni::detail::stores;
+  CHECK_FALSE(core_distance{}.known());
+  CHECK_FALSE(core_distance{}.is_far());
+  CHECK(core_distance{}.best() == stores::strings);
+  const core_distance near{150e-9, 40e9, {3e-6, 2e-6, 5e-6}}, far{600e-9, 30e9, {13e-6, 6e-6, 4e-6}};
+  const core_distance slow{600e-9, 30e9, {13e-6, 12e-6, 11e-6}}, busy{150e-9, 40e9, {13e-6, 12e-6, 11e-6}};
+  CHECK((near.known() && !near.is_far() && !near.is_slow() && near.best() == stores::strings));
+  CHECK((far.is_far() && !far.is_slow() && far.best() == stores::streams));
+  CHECK((slow.is_far() && slow.is_slow()));
+  CHECK_FALSE(busy.is_slow());
+}
+
+TEST_CASE("cost model: what was measured of small tensors counts") {
+  auto measured = gigabit;
+  measured.small_bytes = 32768;
+  CHECK(cost_model(measured, 4).small_bytes() == 32768);
+  CHECK(automatic{}.is_small(32768, hosts(4, 1, measured)));
+  CHECK_FALSE(automatic{}.is_small(32769, hosts(4, 1, measured)));
+}
 
 TEST_CASE("cost model: latencies and bytes") {
   const cost_model two(gigabit, 2), four(gigabit, 4), five(gigabit, 5), seventeen(gigabit, 17);

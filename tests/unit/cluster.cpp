@@ -345,7 +345,7 @@ TEST_CASE("arguments that servers do not take are refused before anything is sen
       2, 1,
       [](auto& cluster) {
         std::vector<int> x(10000, 1);
-        CHECK_THROWS_AS(omni::allreduce(cluster, x, dedicated{.window = 1025}), omni::usage);
+        CHECK_THROWS_AS(omni::allreduce(cluster, x, dedicated{.window = 4097}), omni::usage);
         CHECK_THROWS_AS(omni::allreduce(cluster, x, dedicated{.packet_bytes = 1 << 22, .window = 1024}), omni::usage);
         CHECK_THROWS_AS(omni::allreduce(cluster, x, two_sizes{}), omni::usage);
         CHECK_THROWS_AS(omni::allreduce(cluster, std::span(x).first(400), two_sizes{}),

@@ -117,10 +117,10 @@ TEST_CASE("distance of cores: a rank that does not come is not waited for") {
   probes p(2);
   int steps = 1;
   while (p.all[0].progress()) ++steps;
-  CHECK(steps < 100);
+  CHECK(steps < 1000);
   CHECK_FALSE(p.all[0].result().known());
   steps = 1;
   while (p.all[1].progress()) ++steps;  // finds what the other has left
-  CHECK(steps < 100);
+  CHECK(steps < 1000);
   CHECK_FALSE(p.all[1].result().known());
 }

@@ -164,7 +164,7 @@ TEST_CASE("key-value through servers: without servers, and with another topology
   with_servers(2, 1, [](auto& cluster) {
     const std::vector<std::uint32_t> k{1};
     const std::vector<float> v{1};
-    CHECK_THROWS_AS(omni::allreduce(cluster, omni::sparse_view{k, v}, dedicated{.window = 1025}), omni::usage);
+    CHECK_THROWS_AS(omni::allreduce(cluster, omni::sparse_view{k, v}, dedicated{.window = 4097}), omni::usage);
   });
 }
 

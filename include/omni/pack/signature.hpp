@@ -112,4 +112,11 @@ inline mismatch difference(int here, const signature& a, int there, const signat
   return make("mode", a.mode.str(), b.mode.str());
 }
 
+/// What is believed of a signature that is all that is known of a call: buffers are sized by it.
+struct signature_limits {
+  static constexpr std::uint64_t bytes = std::uint64_t{1} << 31U;  ///< of a packet or an element
+  static constexpr int window = 4096;
+  static constexpr std::uint64_t under_way = std::uint64_t{1} << 32U;  ///< bytes of a window of packets
+};
+
 }  // namespace omni::detail

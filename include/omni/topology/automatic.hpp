@@ -63,9 +63,10 @@ struct automatic {
   [[nodiscard]] static constexpr bool is_recorded(std::size_t bytes, int ranks) {
     return ranks <= most_sharing_ranks && bytes <= detail::shared_records::most_bytes(ranks);
   }
-  /// Unless some rank's tensor is dense, and so large that its records would not stay in the second cache.
-  [[nodiscard]] static constexpr bool is_too_dense(std::size_t bytes, double density) {
-    return bytes > std::size_t{1} << 20U && density > 0.9;
+  /// Unless some rank's tensor is dense, and so large that its records would not stay in the second cache, or that a slow window
+  /// would cost more than MPI's.
+  [[nodiscard]] static constexpr bool is_too_dense(std::size_t bytes, double density, bool slow_window) {
+    return bytes > std::size_t{slow_window ? 64U : 1024U} << 10U && density > 0.9;
   }
   /// Whether every rank then folds all of them: one latency, for the work of N ranks. Else each folds a part, and reads those of
   /// the others.
@@ -128,7 +129,9 @@ struct automatic {
       case detail::preset::replicated:
         return way::streams;
     }
-    const bool dense = here.native && !here.shares && is_dense(bytes, density, here);
+    const bool by_window = here.shares && !here.slow_window;
+    const bool dense = here.native && !by_window && bytes <= one_message && is_dense(bytes, density, here);
+    if (dense && here.shares) return way::native;
     if (here.native && here.shares && is_small(bytes, here) && here.ranks > most_sharing_ranks) return way::native;
     if (here.native && !here.shares && is_small(bytes, here)) return way::native;
     if (dense && bytes < ring_limit(here)) return way::native;

@@ -125,7 +125,7 @@ class slot_engine {
 
  private:
   using clock = std::chrono::steady_clock;
-  static constexpr int most_slots = 4096;
+  static constexpr int most_slots = signature_limits::window;
 
   [[nodiscard]] std::size_t owners() const { return static_cast<std::size_t>(servers_ != 0 ? servers_ : ranks_); }
   [[nodiscard]] static double now() { return std::chrono::duration<double>(clock::now().time_since_epoch()).count(); }

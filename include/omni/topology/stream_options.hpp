@@ -55,13 +55,6 @@ struct stream_options {
   }
 };
 
-/// What a server takes: it sizes buffers by what it is told.
-struct server_limits {
-  static constexpr std::uint64_t bytes = std::uint64_t{1} << 31U;  ///< of a packet or an element
-  static constexpr int window = 1024;
-  static constexpr std::uint64_t under_way = std::uint64_t{1} << 32U;  ///< bytes of a window of packets
-};
-
 /// Blocks that follow each other on one owner: enough that copies are long, few enough that a packet has several.
 inline std::size_t stripe_blocks(std::size_t element_bytes, std::size_t largest_block) {
   constexpr std::size_t bytes = std::size_t{16} << 10U;

@@ -21,6 +21,7 @@ struct surroundings {
   int ranks_of_a_host = 1;  ///< of the host that has most, if there are several
   calibration measured{};
   bool shares = false;                ///< memory for packets
+  bool slow_window = false;           ///< it is between cores so far apart that dense tensors are better off elsewhere
   bool levels = false;                ///< can be told apart and used
   preset forced = preset::automatic;  ///< by OMNI_TOPOLOGY
   bool commutes = false;              ///< the operation, for the ring
@@ -35,7 +36,11 @@ struct surroundings {
     if constexpr (requires { transport.one_host(); }) s.one_host = transport.one_host();
     if constexpr (requires { transport.ranks_of_a_host(); }) s.ranks_of_a_host = transport.ranks_of_a_host();
     if constexpr (requires { transport.measured(); }) s.measured = transport.measured();
-    if constexpr (requires { transport.shared_window(); }) s.shares = transport.shared_window() != nullptr;
+    if constexpr (requires { transport.shared_window(); }) {
+      const auto* const shared = transport.shared_window();
+      s.shares = shared != nullptr;
+      s.slow_window = shared != nullptr && shared->distance().is_slow();
+    }
     if constexpr (requires { transport.has_levels(0, true); }) s.levels = transport.has_levels(0, true);
     s.forced = preset_of(transport);
     return s;

@@ -21,14 +21,21 @@ namespace omni::detail {
 struct core_distance {
   double round_trip = 0;  ///< seconds in which a cache line goes to another rank and back; 0: not measured
   double dirty_read = 0;  ///< bytes a second in which a rank reads what another has just written
-  /// Seconds in which a rank writes some memory, by each of the kinds of stores, and another reads it.
+  /// Seconds in which a rank writes 64 KiB, by each of the kinds of stores, and another reads them.
   std::array<double, kinds_of_stores> exchange{};
 
   static constexpr double most_near = 250e-9;  ///< near: 80 to 190 ns, far: 270 to 650 ns (docs/tuning.md)
   [[nodiscard]] bool known() const { return round_trip > 0; }
   [[nodiscard]] bool is_far() const { return round_trip > most_near; }
-  /// How to store what others will read.
+  /// Whether even the best of them are so slow that MPI's own allreduce, which copies through less memory, is faster for dense
+  /// tensors.
+  [[nodiscard]] bool is_slow() const {
+    constexpr double most = 10e-6;  // measured: 4 to 6 us where the window is twice as fast, 13 where it takes three times as long
+    return is_far() && *std::min_element(exchange.begin(), exchange.end()) > most;
+  }
+  /// How to store what others will read. Of what is not known, what is nowhere the worst by far.
   [[nodiscard]] stores best() const {
+    if (!known()) return stores::strings;
     return static_cast<stores>(std::min_element(exchange.begin(), exchange.end()) - exchange.begin());
   }
 };
@@ -70,9 +77,9 @@ class distance_probe {
   struct alignas(cache_line) line {
     std::atomic<std::uint32_t> word = 0;
   };
-  static constexpr auto most_wait = std::chrono::microseconds(40);
+  static constexpr auto most_wait = std::chrono::microseconds(30);
   static constexpr auto most_time = std::chrono::microseconds(400);
-  static constexpr unsigned most_misses = 32;
+  static constexpr unsigned most_misses = 512;
   static constexpr std::uint32_t rounds = 8, trips = 16, reads = 4;
   static constexpr std::uint32_t last_trip = 1 + rounds * trips, last_step = last_trip + kinds_of_stores * reads + 1;
   static constexpr stores kind_of(std::uint32_t step) { return static_cast<stores>((step - last_trip - 1) / reads); }

@@ -1,0 +1,162 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+//
+// Every form of the call once: what each compiler that README.md names has to compile. Never run.
+
+#include <mpi.h>
+
+#include <array>
+#include <chrono>
+#include <complex>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <omni/omni.hpp>
+#include <omni/transport/lossy.hpp>
+#include <omni/transport/udp.hpp>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+struct pair_of {
+  double first = 0;
+  std::int64_t second = 0;
+};
+struct latest {
+  static constexpr std::string_view name = "latest";
+  static pair_of identity() { return {}; }
+  pair_of operator()(const pair_of& a, const pair_of& b) const { return b.second > a.second ? b : a; }
+};
+/// Partitioner: one block.
+struct whole {
+  static std::size_t count(std::size_t n) { return n == 0 ? 0 : 1; }
+  static omni::block_range block(std::size_t /*i*/, std::size_t n) { return {0, n}; }
+  static std::size_t largest(std::size_t n) { return n; }
+  friend bool operator==(const whole&, const whole&) = default;
+};
+
+namespace {
+
+template <class T>
+void of_type(MPI_Comm comm) {
+  std::vector<T> x(10);
+  omni::allreduce(comm, x);
+}
+
+void data(MPI_Comm comm) {
+  std::vector<float> vector(100);
+  const std::vector<float> input(100);
+  std::array<double, 3> array{};
+  std::array<int, 4> fixed{};
+  std::span<float> span(vector);
+  const std::span<const float, 10> ten(input.data(), 10);
+  omni::allreduce(comm, vector);
+  omni::allreduce(comm, span);
+  omni::allreduce(comm, array);
+  omni::allreduce(comm, std::span(fixed));
+  omni::allreduce(comm, input, vector);
+  omni::allreduce(comm, ten, span.first(10), omni::max{});
+  omni::allreduce(comm, std::as_const(input), vector, std::plus<>{});
+  std::vector<std::span<float>> group{span.first(3), span.last(5)};
+  std::vector<std::vector<int>> layers(3), reduced(3);
+  omni::allreduce(comm, group);
+  omni::allreduce(comm, std::as_const(layers), reduced, omni::min{});
+  omni::allreduce<omni::ring>(comm, layers);
+  omni::iallreduce(comm, group).wait();
+}
+
+void types(MPI_Comm comm) {
+  of_type<std::int8_t>(comm);
+  of_type<std::uint8_t>(comm);
+  of_type<std::int64_t>(comm);
+  of_type<double>(comm);
+  of_type<long double>(comm);
+  of_type<omni::half>(comm);
+  of_type<omni::bfloat16>(comm);
+  of_type<std::complex<float>>(comm);
+}
+
+void operations(MPI_Comm comm) {
+  std::vector<unsigned> x(10);
+  std::array<bool, 8> truths{};
+  std::vector<pair_of> pairs(10);
+  omni::allreduce(comm, x, omni::prod{});
+  omni::allreduce(comm, x, omni::band{});
+  omni::allreduce(comm, truths, omni::prod{});
+  omni::allreduce(comm, truths, omni::lxor{});
+  omni::allreduce(comm, pairs, latest{});
+  omni::allreduce(comm, x, [](unsigned a, unsigned b) { return 2 * a + b; });
+}
+
+void policies(MPI_Comm comm) {
+  std::vector<float> x(100);
+  omni::allreduce<omni::colocated, omni::scalar_detector>(comm, x);
+  omni::allreduce(comm, x, omni::replicated{.packet_bytes = 4096, .window = 3}, omni::fixed_blocks{64}, omni::sum{});
+  omni::allreduce(comm, x, whole{}, omni::automatic{.small_bytes = 1}, omni::deadline{std::chrono::seconds(1)});
+  omni::allreduce(comm, x, omni::hierarchical<omni::colocated, omni::hierarchical<omni::colocated, omni::ring>>{});
+  const omni::report r = omni::allreduce<omni::ring>(comm, x);
+  static_cast<void>(r.density);
+}
+
+void requests_and_plans(MPI_Comm comm) {
+  std::vector<float> x(100), y(100);
+  omni::request a = omni::iallreduce(comm, x);
+  omni::request b = omni::iallreduce<omni::colocated>(comm, std::as_const(x), y, omni::max{});
+  while (!a.test()) {
+  }
+  b.wait();
+  omni::plan p{comm, x.size(), omni::sum{}, omni::fixed_blocks{32}};
+  p.run(x);
+  static_cast<void>(omni::calibrate(comm));
+}
+
+void pairs(MPI_Comm comm) {
+  const std::vector<std::uint32_t> keys(3);
+  const std::vector<float> values(12);
+  const auto one = omni::allreduce(comm, omni::sparse_view{keys, values});
+  const auto wide = omni::allreduce(comm, omni::sparse_view{keys, values, 4}, omni::max{}, omni::replicated{});
+  static_cast<void>(one.keys.size() + wide.values.size());
+}
+
+int servers(MPI_Comm comm) {
+  omni::cluster cluster{comm, omni::dedicated{.servers = 2}};
+  if (cluster.is_server()) {
+    cluster.serve();
+    return 0;
+  }
+  std::vector<float> x(100);
+  omni::allreduce(cluster, x);
+  omni::allreduce<omni::colocated>(cluster, x);
+  omni::cluster part{cluster, cluster.workers()};
+  omni::iallreduce(part, x).wait();
+  return 1;
+}
+
+void transports(MPI_Comm comm) {
+  std::vector<float> x(100);
+  omni::transport::mpi messages(comm);
+  omni::allreduce(messages, x);
+  omni::transport::udp datagrams(comm);
+  omni::allreduce(datagrams, x, omni::colocated{});
+  omni::transport::threads::run(2, [&](omni::transport::threads& t) {
+    std::vector<int> mine(10);
+    omni::allreduce(t, mine);
+    omni::transport::lossy loses(t, {});
+    omni::allreduce(loses, mine);
+  });
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  MPI_Init(&argc, &argv);
+  data(MPI_COMM_WORLD);
+  types(MPI_COMM_WORLD);
+  operations(MPI_COMM_WORLD);
+  policies(MPI_COMM_WORLD);
+  requests_and_plans(MPI_COMM_WORLD);
+  pairs(MPI_COMM_WORLD);
+  transports(MPI_COMM_WORLD);
+  return servers(MPI_COMM_WORLD);
+}
