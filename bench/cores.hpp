@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "omni/transport/core_distance.hpp"
+#include "omni/detail/shared/core_distance.hpp"
 
 /// How far apart the cores are on which the ranks of one host run now: a machine may move them while it measures. Collective.
 class cores {

@@ -26,21 +26,21 @@ std::string size_name(std::size_t bytes) {
 }
 
 /// As reports name it.
-std::string_view choice(std::size_t bytes, double density, const omni::detail::surroundings& here) {
+std::string_view choice(std::size_t bytes, double density, const omni::detail::selection_context& here) {
   using omni::automatic;
-  using omni::detail::way;
+  using omni::detail::algorithm;
   if (here.ranks == 1) return "local";
   if (here.shares && here.forced == omni::detail::preset::automatic && automatic::is_recorded(bytes, here.ranks) &&
       !automatic::is_too_dense(bytes, density, here.slow_window))
     return automatic::is_folded_by_all(bytes, here.ranks) ? "replicated" : "colocated";
   switch (automatic{}.choose(bytes, density, here)) {
-    case way::native:
+    case algorithm::native:
       return "mpi";
-    case way::levels:
+    case algorithm::levels:
       return "hierarchical";
-    case way::ring:
+    case algorithm::ring:
       return "ring";
-    case way::streams:
+    case algorithm::streams:
       break;
   }
   return automatic::streams_name(here);
@@ -51,7 +51,7 @@ void print(const omni::transport::mpi& transport, const omni::calibration& measu
   int length = 0;
   MPI_Get_library_version(library.data(), &length);
   const std::string_view mpi(library.data());
-  auto here = omni::detail::surroundings::of(transport);
+  auto here = omni::detail::selection_context::of(transport);
   here.native = true;
   std::printf("omni %d.%d.%d, %.*s\n", OMNI_VERSION_MAJOR, OMNI_VERSION_MINOR, OMNI_VERSION_PATCH,
               static_cast<int>(mpi.substr(0, mpi.find_first_of(",\n")).size()), mpi.data());

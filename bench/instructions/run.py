@@ -22,9 +22,9 @@ DENSITIES = ["0", "10", "100"]
 STOPS = [  # the first that matches a header below include/omni
     ("detect", r"detect/"),
     ("copy", r"pack/copy"),
-    ("fold", r"fold\.hpp|operation\.hpp|element\.hpp"),
-    ("packets", r"pack/|topology/(in|out)_stream|topology/stream_"),
-    ("engine", r"topology/|partition/|call\.hpp|block\.hpp"),
+    ("fold", r"detail/call/fold\.hpp|operation\.hpp|element\.hpp"),
+    ("packets", r"detail/(wire|records|memory|pairs)/|detail/streams/(in_|out_)?stream_?"),
+    ("engine", r"detail/(streams|deal|levels)/|topology/|partition/|detail/call/|block\.hpp"),
 ]
 
 

@@ -8,7 +8,7 @@
 #include <charconv>
 #include <cstdint>
 #include <cstdio>
-#include <omni/environment.hpp>
+#include <omni/detail/call/environment.hpp>
 #include <omni/error.hpp>
 #include <system_error>
 

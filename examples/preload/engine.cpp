@@ -9,7 +9,7 @@
 #include <cstring>
 #include <functional>
 #include <iostream>
-#include <omni/reporting.hpp>
+#include <omni/detail/call/trace.hpp>
 #include <utility>
 
 #include "buffers.hpp"

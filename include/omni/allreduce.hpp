@@ -11,17 +11,17 @@
 #include <type_traits>
 #include <utility>
 
-#include "arguments.hpp"
-#include "call.hpp"
-#include "collective.hpp"
-#include "group.hpp"
+#include "detail/call/call.hpp"
+#include "detail/run/argument_checks.hpp"
+#include "detail/run/arguments.hpp"
+#include "detail/run/collective.hpp"
+#include "detail/run/group.hpp"
 #include "request.hpp"
 #include "topology/colocated.hpp"
 #include "topology/dedicated.hpp"
 #include "topology/hierarchical.hpp"
 #include "topology/replicated.hpp"
 #include "topology/ring.hpp"
-#include "usable.hpp"
 #include "version.hpp"
 
 #if __has_include(<mpi.h>)
@@ -116,7 +116,7 @@ report run(Transport&& transport, const Call& call, const Topology& topology) {
     if constexpr (std::is_same_v<Topology, automatic>) {
       // What all ranks go by alike is known when the communicator is open.
       if constexpr (requires { transport.is_open(); }) small = !transport.is_open();
-      small = small || topology.is_small(call.bytes(), surroundings::of(transport));
+      small = small || topology.is_small(call.bytes(), selection_context::of(transport));
     }
     if (small && transport.size() > 1) {
       settle_queue(transport, waits_at_most(call.limit));

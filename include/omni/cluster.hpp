@@ -14,17 +14,17 @@
 #include <vector>
 
 #include "allreduce.hpp"
+#include "detail/servers/cluster_parts.hpp"
+#include "detail/servers/plain_members.hpp"
+#include "detail/servers/server_control.hpp"
+#include "detail/servers/server_loop.hpp"
+#include "detail/slots/slot_server.hpp"
 #include "error.hpp"
 #include "reduction.hpp"
-#include "topology/cluster_parts.hpp"
 #include "topology/dedicated.hpp"
-#include "topology/server_loop.hpp"
-#include "topology/server_words.hpp"
-#include "topology/slot_server.hpp"
-#include "transport/plain_members.hpp"
 
 #if OMNI_DETAIL_MPI
-#include "transport/cluster_members.hpp"
+#include "detail/servers/cluster_members.hpp"
 #endif
 
 namespace omni {

@@ -84,7 +84,7 @@ concept mailbox = std::movable<M> && requires(M& m, const M& c, int peer, unsign
 /// a device's memory on all ranks, or `one_process`, where ranks are threads and reach each other's. A mailbox may offer
 /// `reserve(messages)`; `nudge()`, for a rank that waits for shared memory; and packets that lie there: `enter()`, to go over to
 /// them, `room(bytes)`, where one has to be written, and `release(peer, stream)`, when one has been read
-/// (transport/window_mailbox.hpp has these for any messages).
+/// (detail/shared/window_mailbox.hpp has these for any messages).
 template <class T>
 concept message_transport = requires(T& t, const T& c) {
   { c.rank() } -> std::convertible_to<int>;
@@ -95,7 +95,7 @@ concept message_transport = requires(T& t, const T& c) {
 };
 
 /// Carries datagrams between the ranks of a group: packets that may be lost, doubled, delayed or changed on the way, as long as
-/// some arrive whole. transport/post_office.hpp makes one of any datagram socket.
+/// some arrive whole. detail/datagram/datagram_demux.hpp makes one of any datagram socket.
 template <class T>
 concept datagram_transport = requires(T& t, const T& c, double seconds) {
   { c.rank() } -> std::convertible_to<int>;

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "environment.hpp"
+#include "detail/call/environment.hpp"
 
 namespace omni {
 

@@ -12,11 +12,11 @@
 #include <type_traits>
 #include <vector>
 
-#include "call.hpp"
+#include "detail/call/call.hpp"
+#include "detail/call/fold.hpp"
+#include "detail/wire/signature.hpp"
 #include "element.hpp"
-#include "fold.hpp"
 #include "operation.hpp"
-#include "pack/signature.hpp"
 
 namespace omni {
 

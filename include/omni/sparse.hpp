@@ -16,11 +16,11 @@
 #include <vector>
 
 #include "allreduce.hpp"
-#include "pack/distinct.hpp"
+#include "detail/call/trace.hpp"
+#include "detail/pairs/distinct.hpp"
+#include "detail/pairs/sparse_call.hpp"
+#include "detail/pairs/sparse_streams.hpp"
 #include "report.hpp"
-#include "reporting.hpp"
-#include "topology/sparse_call.hpp"
-#include "topology/sparse_streams.hpp"
 
 namespace omni {
 

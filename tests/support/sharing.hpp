@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
+#include <omni/detail/shared/window_mailbox.hpp>
 #include <omni/transport/threads.hpp>
-#include <omni/transport/window_mailbox.hpp>
 #include <span>
 #include <string>
 #include <utility>

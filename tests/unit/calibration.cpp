@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <omni/agreement.hpp>
 #include <omni/allreduce.hpp>
 #include <omni/calibration.hpp>
+#include <omni/detail/run/agreement.hpp>
+#include <omni/detail/shared/core_distance.hpp>
 #include <omni/topology/automatic.hpp>
-#include <omni/transport/core_distance.hpp>
 #include <span>
 #include <vector>
 
@@ -18,15 +18,15 @@ namespace {
 
 using omni::automatic;
 using omni::calibration;
+using omni::detail::algorithm;
 using omni::detail::cost_model;
-using omni::detail::surroundings;
-using omni::detail::way;
+using omni::detail::selection_context;
 
 // 50 us, 100 MB/s, 8 GB/s: hosts at 1 Gbit/s.
 const calibration gigabit{50e-6, 100e6, 8e9};
 
-surroundings hosts(int ranks, int of_a_host, const calibration& measured) {
-  surroundings s;
+selection_context hosts(int ranks, int of_a_host, const calibration& measured) {
+  selection_context s;
   s.ranks = ranks;
   s.one_host = false;
   s.ranks_of_a_host = of_a_host;
@@ -36,8 +36,8 @@ surroundings hosts(int ranks, int of_a_host, const calibration& measured) {
   return s;
 }
 
-surroundings one_host(int ranks, bool slow_window) {
-  surroundings s;
+selection_context one_host(int ranks, bool slow_window) {
+  selection_context s;
   s.ranks = ranks;
   s.native = s.shares = s.commutes = true;
   s.slow_window = slow_window;
@@ -52,11 +52,11 @@ TEST_CASE("automatic: a window between far cores that is slow is left to tensors
     for (const std::size_t bytes : {std::size_t{128} << 10U, std::size_t{4} << 20U, std::size_t{64} << 20U}) {
       CAPTURE(ranks);
       CAPTURE(bytes);
-      CHECK(a.choose(bytes, 1, one_host(ranks, false)) == way::streams);
-      CHECK(a.choose(bytes, 1, one_host(ranks, true)) == way::native);
-      CHECK(a.choose(bytes, 0.1, one_host(ranks, true)) == way::streams);
+      CHECK(a.choose(bytes, 1, one_host(ranks, false)) == algorithm::streams);
+      CHECK(a.choose(bytes, 1, one_host(ranks, true)) == algorithm::native);
+      CHECK(a.choose(bytes, 0.1, one_host(ranks, true)) == algorithm::streams);
     }
-  CHECK(a.choose((std::size_t{1} << 30U) + 1, 1, one_host(2, true)) == way::streams);  // MPI counts in int
+  CHECK(a.choose((std::size_t{1} << 30U) + 1, 1, one_host(2, true)) == algorithm::streams);  // MPI counts in int
   CHECK_FALSE(automatic::is_too_dense(std::size_t{1} << 20U, 1, false));
   CHECK(automatic::is_too_dense((std::size_t{1} << 20U) + 1, 1, false));
   CHECK_FALSE(automatic::is_too_dense(std::size_t{64} << 10U, 1, true));
@@ -117,9 +117,9 @@ TEST_CASE("automatic: as calibrated, as told, or as assumed") {
   CHECK(automatic{}.small_limit(known) == 53333);
   CHECK(automatic{}.small_limit(unknown) == 256U << 10U);
   CHECK(automatic{.small_bytes = 1000}.small_limit(known) == 1000);
-  CHECK(automatic{}.choose(53333, 0.01, known) == way::native);
-  CHECK(automatic{}.choose(53334, 0.01, known) == way::streams);
-  CHECK(automatic{}.choose(53334, 0.01, unknown) == way::native);
+  CHECK(automatic{}.choose(53333, 0.01, known) == algorithm::native);
+  CHECK(automatic{}.choose(53334, 0.01, known) == algorithm::streams);
+  CHECK(automatic{}.choose(53334, 0.01, unknown) == algorithm::native);
   // The ring has 2 x 3 latencies and one to agree: 2.2 / 0.2 of 50 us x 100 MB/s / 1.5 on a link as slow as this.
   CHECK(automatic{}.ring_limit(known) == 36666);
   CHECK(automatic{}.ring_limit(unknown) == 1U << 20U);
@@ -141,13 +141,13 @@ TEST_CASE("automatic: as calibrated, as told, or as assumed") {
   CHECK(automatic{}.ring_limit(with_mpi(549e-6, true)) == 1U << 30U);   // all that it can count
   CHECK(automatic{}.ring_limit(with_mpi(549e-6, false)) == 4U << 20U);  // its allreduce that does not block was not measured
   CHECK(automatic{.ring_bytes = 777}.ring_limit(with_mpi(549e-6, true)) == 777);
-  CHECK(automatic{}.choose((1U << 30U) - 4, 1, with_mpi(549e-6, true)) == way::native);
-  CHECK(automatic{}.choose((1U << 30U) - 4, 1, with_mpi(551e-6, true)) == way::ring);
-  CHECK(automatic{}.choose((1U << 30U) - 4, 0.8, with_mpi(549e-6, true)) == way::streams);
-  CHECK(automatic{}.choose(53334, 1, known) == way::ring);
-  CHECK(automatic{}.choose((1U << 20U) - 4, 1, unknown) == way::native);
-  CHECK(automatic{}.choose(1U << 20U, 1, unknown) == way::ring);
-  CHECK(automatic{}.choose(4U << 20U, 0.9, known) == way::streams);
+  CHECK(automatic{}.choose((1U << 30U) - 4, 1, with_mpi(549e-6, true)) == algorithm::native);
+  CHECK(automatic{}.choose((1U << 30U) - 4, 1, with_mpi(551e-6, true)) == algorithm::ring);
+  CHECK(automatic{}.choose((1U << 30U) - 4, 0.8, with_mpi(549e-6, true)) == algorithm::streams);
+  CHECK(automatic{}.choose(53334, 1, known) == algorithm::ring);
+  CHECK(automatic{}.choose((1U << 20U) - 4, 1, unknown) == algorithm::native);
+  CHECK(automatic{}.choose(1U << 20U, 1, unknown) == algorithm::ring);
+  CHECK(automatic{}.choose(4U << 20U, 0.9, known) == algorithm::streams);
   // One host is not chosen for by a link between hosts.
   auto near = known;
   near.one_host = true;
@@ -155,7 +155,7 @@ TEST_CASE("automatic: as calibrated, as told, or as assumed") {
   // Without an allreduce of the transport's own there is nothing but the streams.
   auto bare = known;
   bare.native = false;
-  for (const double d : {0.0, 1.0}) CHECK(automatic{}.choose(100, d, bare) == way::streams);
+  for (const double d : {0.0, 1.0}) CHECK(automatic{}.choose(100, d, bare) == algorithm::streams);
 }
 
 TEST_CASE("automatic: two levels where the link is the slower") {
@@ -164,15 +164,15 @@ TEST_CASE("automatic: two levels where the link is the slower") {
   const auto fast = hosts(4, 2, {5e-6, 4.5e9, 8e9});    // 1.125
   const auto middling = hosts(4, 2, {5e-6, 2e9, 8e9});  // 0.5
   const std::size_t large = 64U << 20U;
-  CHECK(automatic{}.choose(large, 0.001, slow) == way::streams);  // u is 0.004
-  CHECK(automatic{}.choose(large, 0.02, slow) == way::levels);    // u is 0.078
-  CHECK(automatic{}.choose(large, 1, fast) == way::ring);
-  CHECK(automatic{}.choose(large, 0.1, middling) == way::streams);  // 0.1 + 0.344
-  CHECK(automatic{}.choose(large, 0.5, middling) == way::levels);   // 0.5 + 0.938
+  CHECK(automatic{}.choose(large, 0.001, slow) == algorithm::streams);  // u is 0.004
+  CHECK(automatic{}.choose(large, 0.02, slow) == algorithm::levels);    // u is 0.078
+  CHECK(automatic{}.choose(large, 1, fast) == algorithm::ring);
+  CHECK(automatic{}.choose(large, 0.1, middling) == algorithm::streams);  // 0.1 + 0.344
+  CHECK(automatic{}.choose(large, 0.5, middling) == algorithm::levels);   // 0.5 + 0.938
   // Nothing measured: the link of a host has an eighth of the scan's rate, 2 x 1/16 for each of its two ranks.
   const auto unknown = hosts(4, 2, {});
-  CHECK(automatic{}.choose(large, 0.04, unknown) == way::streams);  // (0.04 + 0.151) / 2 < 0.125
-  CHECK(automatic{}.choose(large, 0.06, unknown) == way::levels);   // (0.06 + 0.219) / 2
+  CHECK(automatic{}.choose(large, 0.04, unknown) == algorithm::streams);  // (0.04 + 0.151) / 2 < 0.125
+  CHECK(automatic{}.choose(large, 0.06, unknown) == algorithm::levels);   // (0.06 + 0.219) / 2
 }
 
 TEST_CASE("the sampled density is right wherever the blocks lie that are not null") {

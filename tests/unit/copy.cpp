@@ -6,12 +6,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <latch>
-#include <omni/pack/copy.hpp>
+#include <omni/detail/memory/copy.hpp>
 #include <span>
 #include <thread>
 #include <vector>
 
-#include "omni/transport/core_distance.hpp"
+#include "omni/detail/shared/core_distance.hpp"
 
 using omni::detail::copy_out;
 using omni::detail::distance_probe;

@@ -4,7 +4,7 @@
 
 #include <complex>
 #include <cstddef>
-#include <omni/fold.hpp>
+#include <omni/detail/call/fold.hpp>
 #include <span>
 #include <vector>
 

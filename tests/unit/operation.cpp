@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
-#include <omni/fold.hpp>
+#include <omni/detail/call/fold.hpp>
 #include <omni/operation.hpp>
 #include <type_traits>
 #include <vector>

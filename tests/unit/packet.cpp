@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
-#include <omni/pack/packet.hpp>
-#include <omni/pack/signature.hpp>
+#include <omni/detail/wire/packet.hpp>
+#include <omni/detail/wire/signature.hpp>
 #include <span>
 #include <string>
 #include <vector>

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <omni/detail/deal/parts.hpp>
+#include <omni/detail/deal/stripes.hpp>
 #include <omni/partition/fixed_blocks.hpp>
-#include <omni/partition/parts.hpp>
-#include <omni/partition/stripes.hpp>
 #include <vector>
 
 TEST_CASE("fixed_blocks: blocks tile the tensor") {

@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <cstring>
 #include <deque>
-#include <omni/topology/out_stream.hpp>
-#include <omni/topology/stream_options.hpp>
+#include <omni/detail/streams/out_stream.hpp>
+#include <omni/detail/streams/stream_options.hpp>
 #include <span>
 #include <vector>
 

@@ -8,8 +8,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <numeric>
+#include <omni/detail/shared/shared_memory.hpp>
 #include <omni/omni.hpp>
-#include <omni/transport/shared_memory.hpp>
 #include <random>
 #include <stdexcept>
 #include <string>

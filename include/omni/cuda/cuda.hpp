@@ -4,7 +4,7 @@
 
 // Everything of the component omni::cuda.
 
-#include "../transport/mpi_device_memory.hpp"
+#include "../detail/mpi/device_memory.hpp"
 #include "allreduce.hpp"
 #include "device_span.hpp"
 #include "error.hpp"

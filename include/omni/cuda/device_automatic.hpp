@@ -10,10 +10,10 @@
 #include <string_view>
 #include <utility>
 
-#include "../environment.hpp"
-#include "../reporting.hpp"
+#include "../detail/call/chosen_engine.hpp"
+#include "../detail/call/environment.hpp"
+#include "../detail/call/trace.hpp"
 #include "../topology/automatic.hpp"
-#include "../topology/chosen_engine.hpp"
 #include "arithmetic.hpp"
 #include "device_exchange.hpp"
 
@@ -72,7 +72,7 @@ struct device_automatic {
         }
       }
       say(transport, false);
-      const auto here = surroundings::of(transport);
+      const auto here = selection_context::of(transport);
       engine_.template emplace<streams_engine>(automatic::streams(here), automatic::streams_name(here), stream_options{}, call,
                                                transport, std::move(mailbox));
     }

@@ -15,13 +15,13 @@
 #include <type_traits>
 #include <utility>
 
-#include "../arguments.hpp"
-#include "../call.hpp"
+#include "../detail/call/call.hpp"
+#include "../detail/run/argument_checks.hpp"
+#include "../detail/run/arguments.hpp"
 #include "../detect/simd.hpp"
 #include "../topology/automatic.hpp"
 #include "../topology/colocated.hpp"
 #include "../topology/replicated.hpp"
-#include "../usable.hpp"
 #include "device_automatic.hpp"
 #include "device_transfer.hpp"
 

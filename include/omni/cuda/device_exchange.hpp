@@ -12,12 +12,12 @@
 #include <utility>
 #include <vector>
 
-#include "../call.hpp"
 #include "../deadline.hpp"
+#include "../detail/call/call.hpp"
+#include "../detail/memory/workspace.hpp"
+#include "../detail/streams/stream_options.hpp"
 #include "../error.hpp"
-#include "../pack/workspace.hpp"
 #include "../report.hpp"
-#include "../topology/stream_options.hpp"
 #include "exchange_chunks.hpp"
 #include "exchange_greeting.hpp"
 

@@ -11,10 +11,10 @@
 #include <string>
 #include <vector>
 
+#include "../detail/streams/call_failure.hpp"
+#include "../detail/wire/packet.hpp"
+#include "../detail/wire/signature.hpp"
 #include "../error.hpp"
-#include "../pack/packet.hpp"
-#include "../pack/signature.hpp"
-#include "../topology/call_failure.hpp"
 
 namespace omni::detail {
 

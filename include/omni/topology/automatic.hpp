@@ -12,13 +12,13 @@
 
 #include "../calibration.hpp"
 #include "../deadline.hpp"
-#include "../environment.hpp"
-#include "../transport/shared_records.hpp"
-#include "chosen_engine.hpp"
+#include "../detail/call/chosen_engine.hpp"
+#include "../detail/call/environment.hpp"
+#include "../detail/call/selection_context.hpp"
+#include "../detail/shared/shared_records.hpp"
+#include "../detail/slots/slots.hpp"
 #include "hierarchical.hpp"
 #include "ring.hpp"
-#include "slots.hpp"
-#include "surroundings.hpp"
 
 namespace omni {
 
@@ -75,19 +75,19 @@ struct automatic {
     return bytes <= most && bytes * static_cast<std::size_t>(ranks) <= most;
   }
   /// Up to which size no rank asks the others anything: MPI's own allreduce, where ranks do not share memory.
-  [[nodiscard]] std::size_t small_limit(const detail::surroundings& here) const {
+  [[nodiscard]] std::size_t small_limit(const detail::selection_context& here) const {
     constexpr std::size_t assumed = std::size_t{256} << 10U;
     if (small_bytes != 0) return std::min(small_bytes, one_message);
     return here.measured.known() && !here.one_host ? detail::cost_model(here.measured, here.ranks).small_bytes() : assumed;
   }
-  [[nodiscard]] bool is_small(std::size_t bytes, const detail::surroundings& here) const {
+  [[nodiscard]] bool is_small(std::size_t bytes, const detail::selection_context& here) const {
     using detail::preset;
     if (here.forced != preset::automatic) return here.forced == preset::mpi && bytes <= one_message;
     return bytes <= small_limit(here);
   }
   /// From which size on dense tensors take the ring; below, MPI's own allreduce. What was measured of that is the blocking one:
   /// calls that do not block, or not for ever, do not go by it.
-  [[nodiscard]] std::size_t ring_limit(const detail::surroundings& here) const {
+  [[nodiscard]] std::size_t ring_limit(const detail::selection_context& here) const {
     constexpr std::size_t fast = std::size_t{4} << 20U, unknown = std::size_t{1} << 20U;
     if (ring_bytes != 0) return std::min(ring_bytes, one_message);
     if (here.one_host) return fast;
@@ -99,7 +99,7 @@ struct automatic {
   /// Whether a dense algorithm is faster. Inside a host that is where the copies of sparse packets cost more than the volume they
   /// save; between hosts volume is all, and the streams carry less than a ring unless nothing is null. The limits are measured
   /// (docs/tuning.md).
-  [[nodiscard]] bool is_dense(std::size_t bytes, double density, const detail::surroundings& here) const {
+  [[nodiscard]] bool is_dense(std::size_t bytes, double density, const detail::selection_context& here) const {
     const bool large = bytes >= ring_limit(here);
     if (!here.one_host) return density > 0.9;
     if (here.ranks == 2) return density > (large ? 0.55 : 0.35);
@@ -108,45 +108,45 @@ struct automatic {
   }
   /// Whether several hosts with several ranks are worth two levels. Where nothing was measured, a host's link is taken to have an
   /// eighth of the rate at which a rank scans.
-  [[nodiscard]] static bool is_worth_levels(double density, const detail::surroundings& here) {
+  [[nodiscard]] static bool is_worth_levels(double density, const detail::selection_context& here) {
     const double scan = 8;
     const calibration assumed{1, 1.0 / here.ranks_of_a_host, scan};
     return detail::cost_model(here.measured.known() ? here.measured : assumed, here.ranks)
         .is_worth_levels(density, here.ranks_of_a_host);
   }
-  [[nodiscard]] detail::way choose(std::size_t bytes, double density, const detail::surroundings& here) const {
-    using detail::way;
+  [[nodiscard]] detail::algorithm choose(std::size_t bytes, double density, const detail::selection_context& here) const {
+    using detail::algorithm;
     switch (here.forced) {
       case detail::preset::automatic:
         break;
       case detail::preset::mpi:
-        return here.native && bytes <= one_message ? way::native : way::streams;
+        return here.native && bytes <= one_message ? algorithm::native : algorithm::streams;
       case detail::preset::ring:
-        return here.commutes ? way::ring : way::streams;
+        return here.commutes ? algorithm::ring : algorithm::streams;
       case detail::preset::hierarchical:
-        return here.levels ? way::levels : way::streams;
+        return here.levels ? algorithm::levels : algorithm::streams;
       case detail::preset::colocated:
       case detail::preset::replicated:
-        return way::streams;
+        return algorithm::streams;
     }
     const bool by_window = here.shares && !here.slow_window;
     const bool dense = here.native && !by_window && bytes <= one_message && is_dense(bytes, density, here);
-    if (dense && here.shares) return way::native;
-    if (here.native && here.shares && is_small(bytes, here) && here.ranks > most_sharing_ranks) return way::native;
-    if (here.native && !here.shares && is_small(bytes, here)) return way::native;
-    if (dense && bytes < ring_limit(here)) return way::native;
-    if (here.levels && is_worth_levels(density, here)) return way::levels;
-    return dense ? way::ring : way::streams;
+    if (dense && here.shares) return algorithm::native;
+    if (here.native && here.shares && is_small(bytes, here) && here.ranks > most_sharing_ranks) return algorithm::native;
+    if (here.native && !here.shares && is_small(bytes, here)) return algorithm::native;
+    if (dense && bytes < ring_limit(here)) return algorithm::native;
+    if (here.levels && is_worth_levels(density, here)) return algorithm::levels;
+    return dense ? algorithm::ring : algorithm::streams;
   }
   /// Of the owner streams: whether everybody folds everything.
-  [[nodiscard]] static bool is_replicated(const detail::surroundings& here) {
+  [[nodiscard]] static bool is_replicated(const detail::selection_context& here) {
     if (here.forced == detail::preset::colocated) return false;
     return here.ranks == 2 || here.forced == detail::preset::replicated;
   }
-  [[nodiscard]] static detail::ownership streams(const detail::surroundings& here) {
+  [[nodiscard]] static detail::ownership streams(const detail::selection_context& here) {
     return is_replicated(here) ? detail::ownership::replicated : detail::ownership::shared;
   }
-  [[nodiscard]] static std::string_view streams_name(const detail::surroundings& here) {
+  [[nodiscard]] static std::string_view streams_name(const detail::selection_context& here) {
     return is_replicated(here) ? "replicated" : "colocated";
   }
 
@@ -165,8 +165,8 @@ constexpr bool reduces_itself() {
 
 /// What one call's choice goes by. Precondition: the ranks have agreed on it.
 template <class Call, class Transport>
-surroundings around(const Call& call, const Transport& transport) {
-  auto here = surroundings::of(transport);
+selection_context around(const Call& call, const Transport& transport) {
+  auto here = selection_context::of(transport);
   here.shares = call.shares;
   here.native = reduces_itself<Transport, typename Call::value_type, typename Call::operation_type>();
   here.commutes = commutes<typename Call::operation_type, typename Call::value_type>();
@@ -201,16 +201,16 @@ class automatic_choice {
       : call_(call), transport_(&transport) {
     const auto here = around(call, transport);
     switch (t.choose(call.bytes(), call.density, here)) {
-      case way::native:
+      case algorithm::native:
         return;
-      case way::levels:
+      case algorithm::levels:
         if constexpr (may_be_hierarchical<Call, Transport>())
           engine_.template emplace<levels_engine>(hierarchical<>{}, call, transport, std::move(mailbox));
         return;
-      case way::ring:
+      case algorithm::ring:
         engine_.template emplace<ring_engine>(ring{}, call, transport, std::move(mailbox));
         return;
-      case way::streams:
+      case algorithm::streams:
         engine_.template emplace<streams_engine>(automatic::streams(here), automatic::streams_name(here), stream_options{}, call,
                                                  transport, std::move(mailbox));
     }
@@ -263,8 +263,8 @@ template <class Call, class Transport>
 struct automatic_group : stream_engine<Call, Transport> {
   template <class Mailbox>
   automatic_group(const automatic& /*none*/, const Call& call, Transport& transport, Mailbox mailbox)
-      : stream_engine<Call, Transport>(automatic::streams(surroundings::of(transport)),
-                                       automatic::streams_name(surroundings::of(transport)), {}, call, transport,
+      : stream_engine<Call, Transport>(automatic::streams(selection_context::of(transport)),
+                                       automatic::streams_name(selection_context::of(transport)), {}, call, transport,
                                        std::move(mailbox)) {}
 };
 

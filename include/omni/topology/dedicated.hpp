@@ -6,7 +6,7 @@
 #include <string_view>
 #include <utility>
 
-#include "slots.hpp"
+#include "../detail/slots/slots.hpp"
 
 namespace omni {
 

@@ -14,20 +14,20 @@
 #include <type_traits>
 #include <utility>
 
-#include "../call.hpp"
+#include "../detail/call/call.hpp"
+#include "../detail/call/chosen_engine.hpp"
+#include "../detail/call/trace.hpp"
+#include "../detail/deal/parts.hpp"
+#include "../detail/levels/delivery.hpp"
+#include "../detail/levels/reduce_scatter.hpp"
+#include "../detail/streams/stream_options.hpp"
+#include "../detail/streams/streams.hpp"
 #include "../error.hpp"
 #include "../operation.hpp"
-#include "../partition/parts.hpp"
 #include "../report.hpp"
-#include "../reporting.hpp"
 #include "../request.hpp"
-#include "chosen_engine.hpp"
 #include "colocated.hpp"
-#include "delivery.hpp"
-#include "reduce_scatter.hpp"
 #include "replicated.hpp"
-#include "stream_options.hpp"
-#include "streams.hpp"
 
 namespace omni {
 

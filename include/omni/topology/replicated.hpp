@@ -6,7 +6,7 @@
 #include <string_view>
 #include <utility>
 
-#include "streams.hpp"
+#include "../detail/streams/streams.hpp"
 
 namespace omni {
 

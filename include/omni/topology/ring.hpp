@@ -12,11 +12,11 @@
 #include <utility>
 #include <vector>
 
-#include "../call.hpp"
-#include "../fold.hpp"
-#include "../pack/workspace.hpp"
+#include "../detail/call/call.hpp"
+#include "../detail/call/fold.hpp"
+#include "../detail/memory/workspace.hpp"
+#include "../detail/streams/comparison.hpp"
 #include "colocated.hpp"
-#include "comparison.hpp"
 
 namespace omni {
 

@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "../concepts.hpp"
+#include "../detail/mpi/check.hpp"
 #include "../error.hpp"
-#include "mpi_check.hpp"
 
 namespace omni::transport {
 

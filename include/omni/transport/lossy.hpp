@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "../concepts.hpp"
-#include "message_socket.hpp"
-#include "post_office.hpp"
+#include "../detail/datagram/datagram_demux.hpp"
+#include "../detail/datagram/message_socket.hpp"
 
 namespace omni::transport {
 
@@ -162,8 +162,8 @@ namespace omni::transport {
 /// else, nor afterwards: give it a communicator of its own; making and destroying it is collective, and costs what it costs the
 /// other.
 template <transport_type Inner>
-class lossy : public detail::post_office<detail::lossy_socket<typename detail::carrier_of<Inner>::type>> {
-  using office = detail::post_office<detail::lossy_socket<typename detail::carrier_of<Inner>::type>>;
+class lossy : public detail::datagram_demux<detail::lossy_socket<typename detail::carrier_of<Inner>::type>> {
+  using office = detail::datagram_demux<detail::lossy_socket<typename detail::carrier_of<Inner>::type>>;
 
  public:
   explicit lossy(Inner& inner, const loss& l = {}) : office(l, inner, l.datagram_bytes) {}

@@ -18,10 +18,10 @@
 #include <vector>
 
 #include "../concepts.hpp"
-#include "mpi_context.hpp"
-#include "mpi_contexts.hpp"
-#include "mpi_native.hpp"
-#include "window_mailbox.hpp"
+#include "../detail/mpi/context.hpp"
+#include "../detail/mpi/contexts.hpp"
+#include "../detail/mpi/native.hpp"
+#include "../detail/shared/window_mailbox.hpp"
 
 namespace omni::transport {
 
@@ -197,7 +197,7 @@ class mpi {
   [[nodiscard]] mailbox open() { return {messages(*context_), *context_}; }
   /// This rank's group of ranks, and those of its kind in other groups.
   struct levels_view {
-    const detail::mpi_levels* of;
+    const detail::host_split* of;
     std::span<const int> inner_ranks, outer_ranks;
     int part, parts;
     bool fast_link;  ///< was found, and holds for the parts

@@ -26,9 +26,9 @@
 #include <vector>
 
 #include "../allreduce.hpp"
+#include "../detail/datagram/datagram_demux.hpp"
+#include "../detail/memory/aligned_bytes.hpp"
 #include "../error.hpp"
-#include "../pack/aligned_bytes.hpp"
-#include "post_office.hpp"
 
 namespace omni::transport {
 
@@ -213,10 +213,10 @@ namespace omni::transport {
 /// size or address make no sense; error if the system gives no socket, on the other ranks error naming one that has none. Runs with
 /// the topologies `colocated` (the default) and, in a cluster, `dedicated`. IPv4; no encryption: for networks whose hosts trust
 /// each other.
-class udp : public detail::post_office<detail::udp_socket> {
+class udp : public detail::datagram_demux<detail::udp_socket> {
  public:
   template <class Comm>
-  explicit udp(Comm&& others, const udp_options& options = {}) : detail::post_office<detail::udp_socket>(others, options) {}
+  explicit udp(Comm&& others, const udp_options& options = {}) : detail::datagram_demux<detail::udp_socket>(others, options) {}
 };
 
 }  // namespace omni::transport

@@ -1,0 +1,39 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <exception>
+#include <optional>
+#include <string>
+
+#include "../../error.hpp"
+
+// What an error means for the transport that a call has failed on.
+
+namespace omni::detail {
+
+inline bool ran_out(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const timeout&) {
+    return true;
+  } catch (...) {
+    return false;
+  }
+}
+/// Why the transport is unusable after an error; nothing if it is as good as new.
+inline std::optional<std::string> reason_to_break(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const mismatch&) {  // found before anything was folded, and tidied up
+    return std::nullopt;
+  } catch (const refused_call&) {
+    return std::nullopt;
+  } catch (const std::exception& e) {
+    return e.what();
+  } catch (...) {
+    return "an exception of unknown type";
+  }
+}
+
+}  // namespace omni::detail

@@ -1,0 +1,50 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <iostream>
+
+#include "../../report.hpp"
+#include "environment.hpp"
+#include "timeline.hpp"
+
+namespace omni::detail {
+
+/// Whether calls are traced: as OMNI_TRACE says, unless who calls the library tells of them in another way.
+inline bool& traces() {
+  static bool wanted = environment_flag("OMNI_TRACE");
+  return wanted;
+}
+/// Tells of a call where that is asked for (OMNI_TRACE, OMNI_TIMELINE). `before`: seconds until the ranks had agreed on it.
+inline void trace(int rank, const report& r, double before = 0) {
+  if (rank == 0 && traces()) std::cerr << "omni: " << r << '\n';
+  if (auto& t = timeline::instance(); t.wanted()) t.add(rank, r, before);
+}
+
+/// Adds what another call cost: bytes and phases, and of buffers the larger.
+inline void add_cost(report& sum, const report& one) {
+  sum.bytes_sent += one.bytes_sent;
+  sum.bytes_received += one.bytes_received;
+  sum.extra_bytes = std::max(sum.extra_bytes, one.extra_bytes);
+  sum.detect_seconds += one.detect_seconds;
+  sum.exchange_seconds += one.exchange_seconds;
+  sum.fold_seconds += one.fold_seconds;
+  sum.deliver_seconds += one.deliver_seconds;
+}
+
+/// Fills in what follows from the rest.
+inline void complete(report& r, std::size_t bytes, int ranks, double seconds) {
+  const auto n = static_cast<double>(ranks);
+  const auto share = [&](std::size_t blocks) {
+    return r.blocks_total == 0 ? 0.0 : static_cast<double>(blocks) / static_cast<double>(r.blocks_total);
+  };
+  r.density = share(r.blocks_sent);
+  r.union_density = share(r.union_blocks);
+  r.dense_bytes = static_cast<std::size_t>(2 * (n - 1) / n * static_cast<double>(bytes));
+  r.seconds = seconds;
+  if (r.topology == "mpi") r.bytes_sent = r.bytes_received = r.dense_bytes;  // what it does is not known better
+}
+
+}  // namespace omni::detail

@@ -1,0 +1,135 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <mpi.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "../../error.hpp"
+#include "check.hpp"
+#include "context.hpp"
+
+namespace omni::detail {
+
+/// All communicators that omni has been called on, and their contexts: found by an attribute of the communicator, freed with it,
+/// and what is left at MPI_Finalize then.
+class mpi_contexts {
+ public:
+  /// The context of a communicator, made at the first call. Collective then.
+  static mpi_context& of(MPI_Comm user) {
+    // Most calls are on the communicator of the call before: MPI need not be asked for it.
+    struct last_call {
+      MPI_Comm comm;
+      mpi_context* context;
+      std::uint64_t freed;
+    };
+    thread_local last_call last{};
+    const auto freed = contexts_freed().load(std::memory_order_acquire);
+    if (last.context == nullptr || last.comm != user || last.freed != freed) last = {user, &find(user), freed};
+    return *last.context;
+  }
+  /// An operation of MPI, freed by MPI_Finalize.
+  static MPI_Op make_operation(MPI_User_function* f, bool commutes) {
+    MPI_Op made = MPI_OP_NULL;
+    check(MPI_Op_create(f, commutes ? 1 : 0, &made), "MPI_Op_create");
+    const std::lock_guard lock(mutex());
+    operations().push_back(made);
+    return made;
+  }
+
+ private:
+  static mpi_context& find(MPI_Comm user) {
+    int flag = 0;
+    if (const int key = keyval(); key != MPI_KEYVAL_INVALID && user != MPI_COMM_NULL) {
+      mpi_context* known = nullptr;
+      check(MPI_Comm_get_attr(user, key, static_cast<void*>(&known), &flag), "MPI_Comm_get_attr");
+      if (flag != 0) return *known;
+    }
+    if (user == MPI_COMM_NULL) throw usage("omni: the communicator is MPI_COMM_NULL");
+    check(MPI_Initialized(&flag), "MPI_Initialized");
+    if (flag == 0) throw usage("omni: MPI_Init has not been called");
+    check(MPI_Finalized(&flag), "MPI_Finalized");
+    if (flag != 0) throw usage("omni: MPI_Finalize has been called");
+    const std::lock_guard lock(mutex());
+    if (keyval() == MPI_KEYVAL_INVALID) start();
+    auto made = std::make_shared<mpi_context>(user);
+    check(MPI_Comm_set_attr(user, keyval(), made.get()), "MPI_Comm_set_attr");
+    contexts().push_back({user, made.get()});
+    made->cached(made);
+    return *made;
+  }
+
+  // What tells that a communicator may have become another.
+  static std::atomic<std::uint64_t>& contexts_freed() {
+    static std::atomic<std::uint64_t> n = 0;
+    return n;
+  }
+  // The key under which contexts hang on communicators. MPI_Finalize deletes the attributes of MPI_COMM_SELF first of all: that is
+  // where what is left is cleaned up.
+  static std::atomic<int>& keyval() {
+    static std::atomic<int> key = MPI_KEYVAL_INVALID;
+    return key;
+  }
+  // Communicators that carry a context, so that those never freed by the user can be cleaned up.
+  // These are never destroyed: MPI_Finalize may be called by the destructor of a global.
+  struct entry {
+    MPI_Comm comm;
+    mpi_context* context;
+  };
+  static std::vector<entry>& contexts() {
+    static auto& list = *new std::vector<entry>;
+    return list;
+  }
+  static std::vector<MPI_Op>& operations() {
+    static auto& list = *new std::vector<MPI_Op>;
+    return list;
+  }
+  static std::mutex& mutex() {
+    static auto& m = *new std::mutex;
+    return m;
+  }
+  static void start() {
+    int end = MPI_KEYVAL_INVALID, key = MPI_KEYVAL_INVALID;
+    check(MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, &mpi_contexts::on_finalize, &end, nullptr), "MPI_Comm_create_keyval");
+    check(MPI_Comm_set_attr(MPI_COMM_SELF, end, nullptr), "MPI_Comm_set_attr");
+    check(MPI_Comm_free_keyval(&end), "MPI_Comm_free_keyval");
+    check(MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, &mpi_contexts::on_free, &key, nullptr), "MPI_Comm_create_keyval");
+    keyval() = key;
+  }
+  static int on_free(MPI_Comm /*comm*/, int /*key*/, void* context, void* /*extra*/) {
+    {
+      const std::lock_guard lock(mutex());
+      std::erase_if(contexts(), [&](const entry& e) { return e.context == context; });
+    }
+    ++contexts_freed();
+    return static_cast<mpi_context*>(context)->release() ? MPI_SUCCESS : MPI_ERR_OTHER;
+  }
+  static int on_finalize(MPI_Comm /*self*/, int /*key*/, void* /*value*/, void* /*extra*/) {
+    ++contexts_freed();
+    // A communicator that the user has freed goes, in MPICH, when its duplicate is made: that comes first.
+    for (const auto& e : std::vector(contexts())) {
+      const auto known = [&](const entry& other) { return other.context == e.context; };
+      if (std::none_of(contexts().begin(), contexts().end(), known)) continue;
+      const auto kept = e.context->shared_from_this();
+      if (!kept->end()) return MPI_ERR_OTHER;
+    }
+    // Latest first: a context frees the communicators that it has cut its own into, and those have contexts of their own.
+    auto left = contexts();
+    std::reverse(left.begin(), left.end());
+    for (const auto& e : left) MPI_Comm_delete_attr(e.comm, keyval());
+    for (auto& op : operations()) MPI_Op_free(&op);
+    operations().clear();
+    int key = keyval().exchange(MPI_KEYVAL_INVALID);
+    MPI_Comm_free_keyval(&key);
+    return MPI_SUCCESS;
+  }
+};
+
+}  // namespace omni::detail

@@ -1,0 +1,69 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <mpi.h>
+
+#include <complex>
+#include <type_traits>
+
+#include "../../operation.hpp"
+#include "contexts.hpp"
+
+namespace omni::detail {
+
+/// MPI's name for T, or MPI_DATATYPE_NULL.
+template <class T>
+MPI_Datatype mpi_type() {
+  if constexpr (std::is_same_v<T, bool>) return MPI_C_BOOL;
+  else if constexpr (std::is_integral_v<T>) {
+    constexpr bool s = std::is_signed_v<T>;
+    if constexpr (sizeof(T) == 1) return s ? MPI_INT8_T : MPI_UINT8_T;
+    else if constexpr (sizeof(T) == 2) return s ? MPI_INT16_T : MPI_UINT16_T;
+    else if constexpr (sizeof(T) == 4) return s ? MPI_INT32_T : MPI_UINT32_T;
+    else return s ? MPI_INT64_T : MPI_UINT64_T;
+  } else if constexpr (std::is_same_v<T, float>) return MPI_FLOAT;
+  else if constexpr (std::is_same_v<T, double>) return MPI_DOUBLE;
+  else if constexpr (std::is_same_v<T, long double>) return MPI_LONG_DOUBLE;
+  else if constexpr (std::is_same_v<T, std::complex<float>>) return MPI_C_FLOAT_COMPLEX;
+  else if constexpr (std::is_same_v<T, std::complex<double>>) return MPI_C_DOUBLE_COMPLEX;
+  else return MPI_DATATYPE_NULL;
+}
+
+template <class T>
+inline constexpr bool has_mpi_type =
+    (std::is_integral_v<T> && sizeof(T) <= 8) || std::is_same_v<T, float> || std::is_same_v<T, double> ||
+    std::is_same_v<T, long double> || std::is_same_v<T, std::complex<float>> || std::is_same_v<T, std::complex<double>>;
+
+/// Whether MPI_Allreduce computes what Op means on T. Users' operations always take the library's way: MPI may associate them
+/// differently, and has no room for their state.
+template <class T, class Op>
+inline constexpr bool has_mpi_allreduce = is_builtin<Op>&& has_mpi_type<T>&& operation<Op, T>;
+
+/// The operation of MPI that means Op on T: its own where it is known to agree, else one that calls Op. MPI leaves NaN and -0.0
+/// open in MIN and MAX, Open MPI before 4.1.5 compares unsigned long wrongly, its vectorised SUM of 8 and 16 bits saturates, and
+/// not all operations are defined on all types.
+template <class T, class Op>
+MPI_Op mpi_operation() {
+  constexpr bool number = std::is_arithmetic_v<T> && !std::is_same_v<T, bool>;
+  constexpr bool adds = (number && sizeof(T) >= 4) || is_complex<T>;
+  if constexpr (std::is_same_v<Op, sum> && adds) return MPI_SUM;
+  else if constexpr (std::is_same_v<Op, prod> && adds) return MPI_PROD;
+  else if constexpr (std::is_same_v<Op, band> && number) return MPI_BAND;
+  else if constexpr (std::is_same_v<Op, bor> && number) return MPI_BOR;
+  else if constexpr (std::is_same_v<Op, bxor> && number) return MPI_BXOR;
+  else if constexpr (std::is_same_v<Op, min> && number && std::is_integral_v<T> && std::is_signed_v<T>) return MPI_MIN;
+  else if constexpr (std::is_same_v<Op, max> && number && std::is_integral_v<T> && std::is_signed_v<T>) return MPI_MAX;
+  else {
+    static const MPI_Op made = mpi_contexts::make_operation(
+        +[](void* lower, void* higher, int* n, MPI_Datatype* /*type*/) {
+          const auto* const a = static_cast<const T*>(lower);
+          auto* const b = static_cast<T*>(higher);
+          for (int i = 0; i < *n; ++i) b[i] = static_cast<T>(Op{}(a[i], b[i]));
+        },
+        commutes<Op, T>());
+    return made;
+  }
+}
+
+}  // namespace omni::detail

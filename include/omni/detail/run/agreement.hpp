@@ -1,0 +1,170 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <numeric>
+#include <span>
+
+#include "../../concepts.hpp"
+#include "../../error.hpp"
+#include "../call/call.hpp"
+
+namespace omni::detail {
+
+/// The share of a sample of blocks that are not null: one in thirty-two, 16 to 128 of them, spread over the tensor; fewer where it
+/// is soon clear that the tensor is dense.
+template <class Call>
+double sampled_density(const Call& call) {
+  using T = typename Call::value_type;
+  using Op = typename Call::operation_type;
+  if constexpr (!skips<Op, T>) {
+    return 1;
+  } else {
+    const auto blocks = call.blocks();
+    if (blocks == 0) return 0;
+    const auto samples = std::min(std::clamp<std::size_t>(blocks / 32, 16, 128), blocks);
+    const auto stride = blocks / samples;
+    const auto identity = static_cast<T>(identity_of<T>(call.op));
+    // By the golden section, so that the first few are spread over the tensor, too: one end of it may be denser than the rest.
+    auto step = samples * 5 / 8;
+    while (std::gcd(step, samples) != 1) ++step;
+    // Jittered, so that no period of the data is in step with it.
+    const auto sample = [&](std::size_t i) {
+      const auto jitter = static_cast<std::size_t>((i + 1) * 0x9e3779b97f4a7c15U >> 32U) % stride;
+      return i * step % samples * stride + jitter;
+    };
+    constexpr std::size_t enough = 8;
+#if defined(__GNUC__) || defined(__clang__)
+    // Far apart: memory fetches them at the same time.
+    for (std::size_t i = 0; i < std::min(enough, samples); ++i) __builtin_prefetch(call.input(sample(i)));
+#endif
+    std::size_t found = 0;
+    for (std::size_t i = 0; i < samples; ++i) {
+      const auto n = call.range(sample(i)).size;
+      if (n != 0 && call.detector.mark(std::span<const T>(call.input(sample(i)), n), n, identity) != 0) ++found;
+      if (found == enough) return static_cast<double>(found) / static_cast<double>(i + 1);
+    }
+    return static_cast<double>(found) / static_cast<double>(samples);
+  }
+}
+
+/// What the ranks of a call agree on before it starts, on transports that want it: the largest of a few numbers over all ranks. A
+/// digest of the call and its negative tell whether all called alike; the third is the density of the densest rank, for topologies
+/// that ask for it; the others are numbers of the call's own, if it has any.
+///
+/// By dissemination (Hensgen, Finkel and Manber, 1988) with radix 4: in round k every rank tells the ranks 4^k, 2 4^k and 3 4^k
+/// above it the largest that it has heard of. ceil(log4 N) rounds, each at most three messages of 48 bytes to send and to receive:
+/// up to four ranks wait for each other only once.
+class agreement {
+ public:
+  template <class Call>
+  agreement(const Call& call, bool sample) {
+    const auto d = digest(call.sign());
+    double density = 1;
+    try {
+      if (sample) density = sampled_density(call);
+    } catch (...) {  // NOLINT(bugprone-empty-catch): what fails here fails again in the engine, which tells the others
+    }
+    largest_ = {d, -d, static_cast<std::int64_t>(density * 1e6)};
+    if constexpr (requires { call.numbers(); }) {
+      const auto own = call.numbers();
+      for (std::size_t i = 0; i < own.size(); ++i) largest_[first_own + i] = static_cast<std::int64_t>(own[i] ^ sign_bit);
+    }
+  }
+  agreement(const agreement&) = delete;  // its messages are under way from here
+  agreement(agreement&&) = delete;
+  agreement& operator=(const agreement&) = delete;
+  agreement& operator=(agreement&&) = delete;
+  ~agreement() = default;
+
+  template <class Mailbox>
+  void start(Mailbox& messages, int rank, int ranks) {
+    rank_ = rank;
+    ranks_ = ranks;
+    for (std::int64_t step = 1; step < ranks; step *= radix) ++rounds_;
+    for (std::size_t k = 0; k < rounds_; ++k)
+      for (std::size_t i = 0; i < peers(k); ++i)
+        messages.receive(peer(k, i, -1), stream, std::as_writable_bytes(std::span(heard_[k][i])), (k << 3U | i << 1U | 1U));
+    tell(messages);
+  }
+  /// Takes what has arrived; true if anything had.
+  template <class Mailbox>
+  bool progress(Mailbox& messages) {
+    return take(messages, messages.poll());
+  }
+  template <class Mailbox>
+  void wait(Mailbox& messages) {
+    take(messages, messages.wait());
+  }
+  [[nodiscard]] bool done() const { return round_ == rounds_ && under_way_ == 0; }
+
+  // Once it is done:
+  [[nodiscard]] bool same_call() const { return largest_[0] == -largest_[1]; }
+  [[nodiscard]] double density() const { return static_cast<double>(largest_[2]) / 1e6; }
+  /// The largest of each of the call's numbers.
+  [[nodiscard]] std::array<std::uint64_t, 3> largest_own() const {
+    std::array<std::uint64_t, 3> all{};
+    for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<std::uint64_t>(largest_[first_own + i]) ^ sign_bit;
+    return all;
+  }
+
+ private:
+  static constexpr std::size_t first_own = 3;
+  static constexpr std::uint64_t sign_bit = std::uint64_t{1} << 63U;  // unsigned numbers in the order of signed ones
+  using numbers = std::array<std::int64_t, first_own + 3>;
+  static constexpr unsigned stream = 3;
+  static constexpr int radix = 4;
+  static constexpr std::size_t most_rounds = 16;
+
+  static std::int64_t step(std::size_t k) { return std::int64_t{1} << (2 * k); }
+  /// To how many ranks this one talks in round k.
+  [[nodiscard]] std::size_t peers(std::size_t k) const {
+    return static_cast<std::size_t>(std::min<std::int64_t>(radix - 1, (ranks_ - 1) / step(k)));
+  }
+  /// Number i of them above (1), or the one for which this rank is that (-1).
+  [[nodiscard]] int peer(std::size_t k, std::size_t i, int direction) const {
+    const auto n = std::int64_t{ranks_};
+    return static_cast<int>((rank_ + n + direction * static_cast<std::int64_t>(i + 1) * step(k)) % n);
+  }
+  template <class Mailbox>
+  void tell(Mailbox& messages) {
+    told_[round_] = largest_;
+    for (std::size_t i = 0; i < peers(round_); ++i, ++under_way_)
+      messages.send(peer(round_, i, 1), stream, std::as_bytes(std::span(told_[round_])), round_ << 3U);
+  }
+  template <class Mailbox>
+  bool take(Mailbox& messages, std::span<const completion> done) {
+    for (const auto& c : done) {
+      if ((c.token & 1U) == 0) {
+        --under_way_;
+        continue;
+      }
+      const auto k = static_cast<std::size_t>(c.token >> 3U);
+      const auto i = static_cast<std::size_t>(c.token >> 1U & 3U);
+      if (c.bytes != sizeof(numbers)) throw protocol(peer(k, i, -1), "agrees on something else");
+      ++arrived_[k];
+    }
+    const bool moved = !done.empty();
+    // A round tells what was heard in the rounds before it, so they are taken in order.
+    while (round_ < rounds_ && arrived_[round_] == peers(round_)) {
+      for (std::size_t i = 0; i < peers(round_); ++i)
+        for (std::size_t n = 0; n < largest_.size(); ++n) largest_[n] = std::max(largest_[n], heard_[round_][i][n]);
+      if (++round_ < rounds_) tell(messages);
+    }
+    return moved;
+  }
+
+  numbers largest_{};
+  int rank_ = 0, ranks_ = 1;
+  std::size_t rounds_ = 0, round_ = 0;
+  std::size_t under_way_ = 0;                       // sends
+  std::array<std::size_t, most_rounds> arrived_{};  // in each round
+  std::array<std::array<numbers, radix - 1>, most_rounds> heard_{};
+  std::array<numbers, most_rounds> told_{};
+};
+
+}  // namespace omni::detail

@@ -1,0 +1,194 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <type_traits>
+
+#include "../../report.hpp"
+#include "../../topology/automatic.hpp"
+#include "../call/call.hpp"
+#include "../records/contribution.hpp"
+#include "../shared/backoff.hpp"
+#include "../shared/window.hpp"
+#include "agreement.hpp"
+
+namespace omni::detail {
+
+/// The same as `agreement` where ranks share memory: each leaves one record of the call, and each reads those of all others. For a
+/// tensor that is not large the record has what the rank contributes, and then it is all there is: every rank folds them, or a
+/// part of them that the others read.
+template <class Topology, class Call>
+class shared_agreement {
+ public:
+  /// `may_hold`: the record may have all of a contribution.
+  shared_agreement(window& w, std::uint32_t number, const Topology& topology, const Call& call, bool may_hold)
+      : window_(&w),
+        number_(number),
+        bytes_(may_hold ? recorded_bytes(topology, call, w) : 0),
+        by_all_(is_folded_by_all(topology, call, w)) {}
+
+  /// Whether earlier calls have left room for the record.
+  [[nodiscard]] bool may_tell() const { return window_->records().may_tell(number_, bytes_); }
+  /// For a call that needs no record after all.
+  void skip() { window_->records().skip(number_); }
+  /// Leaves this rank's record. `samples`: without room for packets it will have to be known how dense the tensor is.
+  void tell(Call& call, bool samples, report& r) {
+    const bool has_room = is_small() || (fits(call) && window_->commit());
+    std::span<std::byte> room;
+    if (has_room && bytes_ != 0 && is_too_dense(call, 1)) {
+      // Where no bits tell of blocks that are null the record would have them all.
+      timed(call, r.detect_seconds, [&] { call.density = contribution<Call>::is_sparse(call) ? sampled_density(call) : 1; });
+    }
+    if (has_room && bytes_ != 0 && !is_too_dense(call, call.density)) {
+      room_ = window_->records().room(number_, bytes_);
+      const auto mine = window_->rank(), parts = number_of_parts();
+      timed(call, r.detect_seconds,
+            [&] { room = room_.first(contribution<Call>::write(call, mine, parts, room_, window_->how_to_store(), r)); });
+      if (!by_all_) room_ = contribution<Call>::room_of_part(call, mine, parts, room.size(), room_);
+    } else if (samples && (!has_room || (bytes_ == 0 && window_->distance().is_slow()))) {
+      call.density = sampled_density(call);
+    }
+    window_->records().tell(number_, digest(call.sign()), call.density, has_room, room);
+  }
+  /// Whether the others have left theirs.
+  [[nodiscard]] bool heard() const { return window_->records().heard(number_); }
+  /// Waits until they have.
+  template <class F>
+  void wait(const F& nudge) const {
+    backoff patience(window_->has_core());
+    while (!heard()) patience.pause(nudge);
+  }
+
+  enum class outcome {
+    differ,  ///< the ranks called differently
+    agree,   ///< they called alike, and `call` knows what they have agreed on
+    folded,  ///< and this rank's part is folded; those of the others are to be taken
+    done,    ///< and all is folded
+  };
+  /// What the records come to. Precondition: heard().
+  [[nodiscard]] outcome conclude(Call& call, report& r) {
+    const auto a = window_->records().agreed(number_);
+    if (a.same && !a.has_room && fits(call)) window_->do_without();
+    call.density = a.density;
+    call.shares = a.has_room;
+    call.agreed = a.same;
+    auto result = a.same ? outcome::agree : outcome::differ;
+    taking([&] {
+      if (!a.same || bytes_ == 0 || !a.has_room || is_too_dense(call, a.density)) return;
+      fold(call, r);
+      result = by_all_ ? outcome::done : outcome::folded;
+    });
+    if (result != outcome::folded) window_->records().take(number_);
+    return result;
+  }
+  /// Whether the others have folded their parts.
+  [[nodiscard]] bool heard_folded() const { return window_->records().heard_folded(number_); }
+  template <class F>
+  void wait_folded(const F& nudge) const {
+    backoff patience(window_->has_core());
+    while (!heard_folded()) patience.pause(nudge);
+  }
+  /// Takes them. Precondition: heard_folded().
+  void gather(const Call& call, report& r) const {
+    taking([&] {
+      const auto n = static_cast<std::size_t>(window_->ranks());
+      contributions parts;
+      for (std::size_t k = 0; k < n; ++k) {
+        parts[k] = window_->records().folded(k, number_);
+        if (k != window_->rank()) r.bytes_received += parts[k].size();
+      }
+      const auto all = recorded();
+      timed(call, r.deliver_seconds,
+            [&] { contribution<Call>::take_parts(call, std::span(all).first(n), std::span(parts).first(n), window_->rank()); });
+    });
+    window_->records().take(number_);
+  }
+
+ private:
+  static constexpr std::size_t alignment = 64;  // of contributions
+  using contributions = std::array<std::span<const std::byte>, automatic::most_sharing_ranks>;
+
+  // Bytes that a contribution may have; 0 if records have none.
+  static std::size_t recorded_bytes(const Topology& topology, const Call& call, const window& w) {
+    if constexpr (std::is_same_v<Topology, automatic> && !Call::is_group && alignof(typename Call::value_type) <= alignment) {
+      if (topology.is_recorded(call.bytes(), w.ranks())) {
+        const auto parts = is_folded_by_all(topology, call, w) ? 1 : static_cast<std::size_t>(w.ranks());
+        const auto bytes = contribution<Call>::largest(call, parts);
+        return bytes <= shared_records::large_bytes(w.ranks()) ? std::max<std::size_t>(bytes, 1) : 0;
+      }
+    }
+    return 0;
+  }
+  [[nodiscard]] std::size_t number_of_parts() const { return by_all_ ? 1 : static_cast<std::size_t>(window_->ranks()); }
+  static bool is_folded_by_all(const Topology& topology, const Call& call, const window& w) {
+    if constexpr (std::is_same_v<Topology, automatic>) return topology.is_folded_by_all(call.bytes(), w.ranks());
+    else return true;
+  }
+  // Whether something else is better than records.
+  [[nodiscard]] bool is_too_dense(const Call& call, double density) const {
+    return automatic::is_too_dense(call.bytes(), density, window_->distance().is_slow());
+  }
+  // Whether packets have room for the call's blocks, three for each stream.
+  [[nodiscard]] bool fits(const Call& call) const {
+    constexpr std::size_t overhead = 256;
+    const auto most = shared_packets::most_bytes / static_cast<std::size_t>(window_->ranks()) / 3 - overhead;
+    return call.largest_block() <= most / sizeof(typename Call::value_type);
+  }
+  [[nodiscard]] bool is_small() const { return bytes_ != 0 && bytes_ <= shared_records::small_bytes; }
+  [[nodiscard]] contributions recorded() const {
+    contributions all;
+    for (std::size_t k = 0; k < static_cast<std::size_t>(window_->ranks()); ++k)
+      all[k] = window_->records().contribution(k, number_);
+    return all;
+  }
+  // Folds all there is, or this rank's part of it.
+  void fold(const Call& call, report& r) const {
+    const auto recorded_by_all = recorded();
+    const auto n = static_cast<std::size_t>(window_->ranks()), mine = window_->rank(), parts = number_of_parts();
+    const auto all = std::span(recorded_by_all).first(n);
+    const auto told = [&](std::size_t rank) { return contribution<Call>::told(call, rank, parts, all[rank].size()); };
+    auto folded = std::size_t{0}, heard = folded;
+    for (std::size_t k = 0; k < n; ++k) heard += k == mine ? 0 : told(k);
+    r.blocks_total = call.blocks();
+    timed(call, r.fold_seconds,
+          [&] { folded = contribution<Call>::fold_part(call, all, by_all_ ? 0 : mine, parts, room_, window_->how_to_store(), r); });
+    if (!by_all_) window_->records().tell_folded(number_, room_.first(folded));
+    r.extra_bytes = told(mine) + folded;
+    r.topology = by_all_ ? "replicated" : "colocated";
+    // Parts are of equal size: where each rank folds one it reads as much, give or take, as any other of what another tells.
+    r.bytes_sent = by_all_ ? told(mine) * (n - 1) : told(mine) + folded * (n - 1);
+    r.bytes_received = by_all_ ? heard : heard / (n - 1);
+  }
+  // A record that is never taken is never written over.
+  template <class F>
+  void taking(const F& f) const {
+    try {
+      f();
+    } catch (...) {
+      window_->records().take(number_);
+      throw;
+    }
+  }
+  // Asking for the time takes as long as adding a few hundred numbers.
+  template <class F>
+  static void timed(const Call& call, double& seconds, const F& f) {
+    constexpr std::size_t least_bytes = 1024;
+    if (call.bytes() < least_bytes) return f();
+    const stopwatch watch;
+    f();
+    seconds += watch.elapsed();
+  }
+
+  window* window_;
+  std::uint32_t number_;
+  std::size_t bytes_;          // that a contribution may have
+  bool by_all_;                // every rank folds everything
+  std::span<std::byte> room_;  // for what this rank folds
+};
+
+}  // namespace omni::detail

@@ -1,0 +1,237 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "../../error.hpp"
+#include "../../operation.hpp"
+#include "../../reduction.hpp"
+#include "../../report.hpp"
+#include "../call/call.hpp"
+#include "../streams/call_failure.hpp"
+#include "../streams/stream_options.hpp"
+#include "../streams/streams.hpp"
+#include "slot_owner.hpp"
+#include "slot_server.hpp"
+#include "slot_worker.hpp"
+
+namespace omni::detail {
+
+/// How many slots a worker has with each owner, if the caller does not say: what all workers send at once should find room in an
+/// owner's socket.
+inline int slots_wanted(int workers, std::size_t datagram_bytes) {
+  constexpr std::size_t room = std::size_t{128} << 10U;
+  const auto slots = room / (static_cast<std::size_t>(std::max(workers, 1)) * std::max<std::size_t>(datagram_bytes, 1));
+  return static_cast<int>(std::clamp<std::size_t>(slots, 2, 64));
+}
+
+/// Bytes of the datagrams of a call.
+template <class Call, class Transport>
+std::size_t datagram_bytes(const Call& call, const Transport& transport) {
+  const auto most = transport.preferred_packet_bytes();
+  return call.packet_bytes != 0 ? std::min(call.packet_bytes, most) : most;
+}
+/// What is wrong with a call over a transport that may lose messages: said before anything is sent.
+template <class Call, class Transport>
+void expect_slots(const Call& call, const Transport& transport) {
+  using T = typename Call::value_type;
+  const auto n = call.in.size(), datagram = datagram_bytes(call, transport);
+  if (call.blocks() != (n == 0 ? 0 : (n - 1) / std::max<std::size_t>(call.partition.largest(n), 1) + 1))
+    throw usage("omni: where packets may be lost, tensors are cut into blocks of equal size (fixed_blocks)");
+  constexpr std::size_t least_bytes = 512;  // the greeting's
+  if (datagram < least_bytes)
+    throw usage("omni: where packets may be lost they have at least " + std::to_string(least_bytes) + " bytes, not " +
+                std::to_string(datagram));
+  if (datagram - slot_overhead(1) < sizeof(T))
+    throw usage("omni: elements of " + std::to_string(sizeof(T)) + " bytes do not fit in packets of " + std::to_string(datagram));
+}
+
+/// One allreduce over a transport that may lose messages: this rank's worker and, unless there are servers, the owner of its share.
+template <class Call, class Transport>
+class slot_engine {
+  using T = typename Call::value_type;
+  using Op = typename Call::operation_type;
+  using mailbox_type = decltype(std::declval<Transport&>().open());
+  static constexpr bool serves = requires(const Transport& t) { t.servers(); };
+
+ public:
+  slot_engine(ownership /*shared or servers*/, std::string_view name, const stream_options& options, const Call& call,
+              Transport& transport, mailbox_type mailbox)
+      : call_(call), rank_(transport.rank()), ranks_(transport.size()), messages_(std::move(mailbox)) {
+    if constexpr (serves) servers_ = transport.servers();
+    const auto datagram = datagram_bytes(call, transport);
+    mine_ = call.sign(name, datagram, options.window > 0 ? std::min(options.window, most_slots) : slots_wanted(ranks_, datagram));
+    const auto n = call.in.size(), block = call.partition.largest(n);
+    // Blocks that do not fit in a datagram are cut into equal parts that do.
+    const auto most = (datagram - slot_overhead(1)) / sizeof(T);
+    const auto parts = std::max<std::size_t>((block + most - 1) / most, 1);
+    block_ = (std::min(block, n) + parts - 1) / parts;
+    mine_.largest_block = block_;
+    mine_.blocks = n == 0 ? 0 : (n - 1) / block_ + 1;
+    report_.topology = name;
+    if (servers_ == 0) {
+      known_.template add<T>(call.op);
+      owner_.emplace(ranks_, owners(), static_cast<std::size_t>(rank_), rank_, messages_.call(), &known_);
+    }
+  }
+
+  void start() {
+    watch_.lap();
+    worker_.emplace(call_, mine_, owners(), messages_.call(), detect(), messages_.answer_seconds());
+    report_.detect_seconds += watch_.lap();
+    worker_->start(now(), messages_.oldest(), to_owners());
+    watch_.lap();
+  }
+  bool progress() { return turn(0); }
+  void wait() { turn(std::clamp(worker_->due() - now(), 0.0, 1e-3)); }
+  [[nodiscard]] awaited awaits() const {
+    auto found = worker_ ? worker_->awaits() : awaited{};
+    for (auto& owner : found.peers) owner += servers_ != 0 ? ranks_ : 0;
+    // Who owns slots knows best.
+    if (const auto missing = owner_ ? owner_->missing() : std::vector<int>(); !missing.empty()) found.peers = missing;
+    std::erase(found.peers, rank_);
+    if (found.packet.empty()) found.packet = "farewells of workers";
+    return found;
+  }
+  [[nodiscard]] bool done() const { return worker_ && worker_->finished() && (!owner_ || owner_->finished()); }
+  /// Tells everybody, more often than all of it is likely to be lost.
+  void give_up() noexcept {
+    if (done()) return;
+    try {
+      tell_failure(messages_, ranks_ + servers_, rank_);
+    } catch (...) {  // NOLINT(bugprone-empty-catch): it was an error of the transport, then
+    }
+  }
+  void finish(report& r) const {
+    r = report_;
+    r.blocks_total = static_cast<std::size_t>(mine_.blocks);
+    r.union_blocks = worker_->union_blocks();
+    r.extra_bytes = worker_->bytes() + (owner_ ? owner_->bytes() : 0);
+  }
+
+ private:
+  using clock = std::chrono::steady_clock;
+  static constexpr int most_slots = signature_limits::window;
+
+  [[nodiscard]] std::size_t owners() const { return static_cast<std::size_t>(servers_ != 0 ? servers_ : ranks_); }
+  [[nodiscard]] static double now() { return std::chrono::duration<double>(clock::now().time_since_epoch()).count(); }
+
+  // A bit for each block that is not null. Slots go over the tensor in strides: all of it is scanned first.
+  std::vector<std::uint64_t> detect() {
+    const auto blocks = static_cast<std::size_t>(mine_.blocks);
+    std::vector<std::uint64_t> filled(blocks / 64 + 1, ~std::uint64_t{0});
+    report_.blocks_sent = blocks;
+    if constexpr (skips<Op, T>) {
+      const auto identity = static_cast<T>(identity_of<T>(call_.op));
+      report_.blocks_sent = 0;
+      for (std::size_t first = 0; first < blocks; first += 64) {
+        const auto run = call_.in.subspan(first * block_, std::min(64 * block_, call_.in.size() - first * block_));
+        auto mask = call_.detector.mark(run, block_, identity);
+        if (blocks - first < 64) mask &= (std::uint64_t{1} << (blocks - first)) - 1;
+        filled[first / 64] = mask;
+        report_.blocks_sent += static_cast<std::size_t>(std::popcount(mask));
+        if (call_.in_place()) continue;
+        for (std::size_t b = 0; b < 64 && first + b < blocks; ++b)
+          if ((mask >> b & 1U) == 0) {
+            const auto at = (first + b) * block_;
+            fill_elements(call_.out.data() + at, std::min(block_, call_.in.size() - at), identity);
+          }
+      }
+    }
+    return filled;
+  }
+
+  std::function<void(int, std::span<const std::byte>)> to_owners() {
+    return [this](int owner, std::span<const std::byte> d) { send(servers_ != 0 ? ranks_ + owner : owner, true, d); };
+  }
+  std::function<void(int, std::span<const std::byte>)> to_workers() {
+    return [this](int worker, std::span<const std::byte> d) { send(worker, false, d); };
+  }
+  void send(int rank, bool to_owner, std::span<const std::byte> bytes) {
+    if (rank != rank_) {
+      report_.bytes_sent += bytes.size();
+      return messages_.send(rank, bytes);
+    }
+    slot_reader d;
+    static_cast<void>(d.parse(bytes));
+    if (to_owner) owner_->take(rank, d, to_workers());
+    else worker_->take(rank, d, now(), to_owners());
+  }
+  [[nodiscard]] std::size_t steps() const { return worker_->steps() + (owner_ ? owner_->steps() : 0); }
+  // True if anything new has come; what others send again may come for ever.
+  bool turn(double seconds) {
+    const auto before = steps();
+    watch_.lap();
+    for (auto a = messages_.receive(seconds); a; a = messages_.receive(0)) {
+      report_.bytes_received += a->datagram.bytes().size();
+      take(a->peer, a->datagram);
+      if (done()) break;
+    }
+    report_.exchange_seconds += watch_.lap();
+    worker_->tick(now(), messages_.oldest(), to_owners());
+    for (int r = 0; r < ranks_ + servers_; ++r)
+      if (r != rank_ && messages_.gone(r)) throw protocol(r, "the rank gave up");
+    if (owner_)
+      for (int r = 0; r < ranks_; ++r)
+        if (r != rank_ && messages_.passed(r)) owner_->passed(r, to_workers());
+    if (done()) {
+      messages_.answer_seconds() = worker_->answer_seconds();
+      stop_if_refused();
+    }
+    return steps() != before;
+  }
+  void take(int peer, const slot_reader& d) {
+    switch (d.header.kind) {
+      case slot_kind::abort:
+        throw protocol(peer, "the rank gave up");
+      case slot_kind::welcome:
+      case slot_kind::result:
+      case slot_kind::refusal:
+      case slot_kind::farewell: {
+        const auto owner = servers_ != 0 ? peer - ranks_ : peer;
+        if (owner < 0 || owner >= static_cast<int>(owners())) throw protocol(peer, "a datagram that workers do not send");
+        return worker_->take(owner, d, now(), to_owners());
+      }
+      default:
+        if (!owner_ || peer >= ranks_) throw protocol(peer, "a datagram that owners do not send");
+        return owner_->take(peer, d, to_workers());
+    }
+  }
+  void stop_if_refused() const {
+    const auto& r = worker_->refused_by();
+    if (!r) return;
+    if (r->why == refusal::differs && r->theirs != mine_) throw difference(rank_, mine_, r->rank, r->theirs);
+    std::rethrow_exception(call_failure::error_of(r->why == refusal::differs ? refusal::failed : r->why, r->rank, mine_));
+  }
+
+  Call call_;
+  int rank_, ranks_, servers_ = 0;
+  std::size_t block_ = 0;  // elements of a block, as it is sent
+  mailbox_type messages_;
+  signature mine_;
+  reductions known_;
+  std::optional<slot_owner> owner_;
+  std::optional<slot_worker<Call>> worker_;
+  report report_;
+  stopwatch watch_;
+};
+
+/// The engine of a topology with owners: streams, or slots where packets may be lost.
+template <class Call, class Transport>
+using owner_engine = std::conditional_t<may_lose<Transport>, slot_engine<Call, Transport>, stream_engine<Call, Transport>>;
+
+}  // namespace omni::detail

@@ -1,0 +1,76 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+
+#include "../../report.hpp"
+#include "../wire/signature.hpp"
+#include "stream_exchange.hpp"
+#include "stream_options.hpp"
+
+namespace omni::detail {
+
+struct comparison_state : stream_set {
+  [[nodiscard]] std::size_t bytes() const { return buffers.bytes(); }
+};
+
+/// One packet to everybody that says with what this rank has called: the ranks find out whether they have called alike, and else
+/// who differs, and in what. N - 1 messages of a header and a signature each way.
+template <class Transport>
+class comparison_engine : public stream_exchange<comparison_state, Transport> {
+  using base = stream_exchange<comparison_state, Transport>;
+  using base::messages_;
+  using base::report_;
+  using base::s_;
+  using base::started_;
+  using base::watch_;
+
+ public:
+  using typename base::mailbox_type;
+
+  comparison_engine(const signature& mine, Transport& transport, mailbox_type mailbox)
+      : base(ownership::replicated, transport, std::move(mailbox)) {
+    // Who calls another topology begins with a packet that has more in it: there is room for any first packet.
+    base::size_packets({}, transport.preferred_packet_bytes(), 0, false);
+    base::mine_ = mine;
+  }
+  comparison_engine(const comparison_engine&) = delete;
+  comparison_engine(comparison_engine&&) = delete;
+  comparison_engine& operator=(const comparison_engine&) = delete;
+  comparison_engine& operator=(comparison_engine&&) = delete;
+  ~comparison_engine() {
+    if (started_ && !done()) base::abandon();
+  }
+
+  void start() { base::open_streams(0, 0); }
+  bool progress() {
+    watch_.lap();  // what the caller does in between is no exchange
+    for (auto& o : s_->contributions) o.close(messages_, base::stopping() ? packet_abort : 0U);
+    return took(messages_.poll());
+  }
+  void wait() {
+    watch_.lap();
+    took(messages_.wait());
+  }
+  [[nodiscard]] bool done() const { return started_ && base::ended(true); }
+  void finish(report& r) const {
+    r = report_;
+    if (!started_) return;
+    r.extra_bytes = s_->bytes();
+    base::count_bytes(r);
+  }
+
+ private:
+  bool took(std::span<const completion> arrived) {
+    const bool moved = base::take(arrived, [](std::size_t) {});
+    report_.exchange_seconds += watch_.lap();
+    if (base::stopping() && done()) base::stop();
+    return moved;
+  }
+};
+
+}  // namespace omni::detail

@@ -1,0 +1,307 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "../../deadline.hpp"
+#include "../../error.hpp"
+#include "../../report.hpp"
+#include "../call/call.hpp"
+#include "../wire/packet.hpp"
+#include "call_failure.hpp"
+#include "in_stream.hpp"
+#include "out_stream.hpp"
+#include "stream_options.hpp"
+#include "stream_set.hpp"
+#include "stream_token.hpp"
+
+namespace omni::detail {
+
+/// Who owns the blocks.
+enum class ownership {
+  shared,      ///< every rank a share: results are streamed back
+  kept,        ///< every rank a share: results stay with it
+  replicated,  ///< every rank all of them: contributions go to everybody, and no results
+  servers,     ///< ranks beside those that call: contributions go to them, results come from them
+};
+
+/// What the engines of owner streams have in common, whatever the packets hold: the streams between this rank and the owners, the
+/// comparison of what all ranks have called with, and the end of a call that cannot go on. `State` is a stream_set and more.
+template <class State, class Transport>
+class stream_exchange {
+ public:
+  using mailbox_type = decltype(std::declval<Transport&>().open());
+
+  stream_exchange(const stream_exchange&) = delete;
+  stream_exchange(stream_exchange&&) = delete;
+  stream_exchange& operator=(const stream_exchange&) = delete;
+  stream_exchange& operator=(stream_exchange&&) = delete;
+
+  /// For an engine that goes on where this one ends: a rank opens one mailbox for a call, whatever the topology.
+  [[nodiscard]] mailbox_type& messages() { return messages_; }
+  /// There is no time left to tell others of an error: they hear of it if they are quick.
+  void hurry() { hurries_ = true; }
+  [[nodiscard]] awaited awaits() const {
+    return started_ ? s_->awaits() : awaited{{}, "its turn at the memory that the ranks share"};
+  }
+
+ protected:
+  static constexpr bool shareable = requires(mailbox_type & m) { m.enter(); };
+  static constexpr bool serves = requires(const Transport& t) { t.servers(); };
+
+  stream_exchange(ownership who, const Transport& transport, mailbox_type mailbox)
+      : rank_(transport.rank()),
+        ranks_(transport.size()),
+        servers_(who == ownership::servers ? servers_of(transport) : 0),
+        replicated_(who == ownership::replicated),
+        kept_(who == ownership::kept),
+        messages_(std::move(mailbox)) {}
+  ~stream_exchange() = default;
+
+  /// Whether the owners are servers, and this rank none of them.
+  [[nodiscard]] bool served() const { return servers_ != 0; }
+  [[nodiscard]] bool returns_results() const { return gets_results() && !served(); }
+  /// Whether results come from owners.
+  [[nodiscard]] bool gets_results() const { return !replicated_ && !kept_; }
+  [[nodiscard]] std::size_t owners() const { return replicated_ ? 1 : static_cast<std::size_t>(served() ? servers_ : ranks_); }
+  [[nodiscard]] std::size_t owner_of(int peer) const { return static_cast<std::size_t>(served() ? peer - ranks_ : peer); }
+
+  /// How large packets are, and whether they lie in shared memory: where there is some and they fit in, if the call `may_share`.
+  /// `anywhere`: the largest block of any rank, where ranks may find only later that theirs are not of one size.
+  void size_packets(const stream_options& options, std::size_t preferred, std::size_t largest_block_bytes, bool may_share,
+                    std::size_t anywhere = 0) {
+    limits_ = options.limits(ranks_ + servers_, preferred, largest_block_bytes);
+    if constexpr (shareable) {
+      if (!may_share) return;
+      const auto fitting = [&](std::size_t block_bytes) {
+        return options.limits_within(mailbox_type::packet_room, owners(), mailbox_type::in_flight, block_bytes,
+                                     messages_.how_to_store());
+      };
+      const auto within = fitting(largest_block_bytes);
+      shares_ = within.has_value() && fitting(std::max(anywhere, largest_block_bytes)).has_value();
+      if (shares_) limits_ = *within;
+    }
+  }
+  /// False while another call has the memory that calls share.
+  bool enter() {
+    if constexpr (shareable) return !shares_ || messages_.enter();
+    else return true;
+  }
+  /// Opens all streams, and posts the first receives.
+  void open_streams(std::uint64_t rows, std::uint64_t result_rows) {
+    started_ = true;  // from the first message on there is something to abandon
+    auto& s = *s_;
+    s.buffers.rewind();
+    const auto take = [this](std::size_t bytes) { return room(bytes); };
+    auto* const buffers = shares_ ? nullptr : &s.buffers;
+    s.peers.clear();
+    for (int d = 0; d < servers_; ++d) s.peers.push_back(ranks_ + (rank_ + d) % servers_);
+    for (int d = 1; d < ranks_ && !served(); ++d) s.peers.push_back((rank_ + d) % ranks_);
+    const auto peers = s.peers.size();
+    s.contributions.resize(replicated_ ? 1 : peers);
+    s.arriving.resize(served() ? 0 : peers);
+    s.returning.resize(gets_results() ? peers : 0);
+    const auto call = messages_.call();
+    const auto all = std::span<const int>(s.peers);
+    if constexpr (requires { messages_.reserve(peers); })
+      messages_.reserve((gets_results() ? 2 : 1) * peers * (2 * static_cast<std::size_t>(limits_.window) + 1));
+    for (std::size_t i = 0; i < s.contributions.size(); ++i) {
+      s.contributions[i].open(stream_of_contributions, stream_token::make(stream_of_contributions, false, i),
+                              replicated_ ? all : all.subspan(i, 1), limits_, rows, call, mine_, take);
+      if (served()) s.contributions[i].meet_all();  // a server learns from the first packet how large the others are
+    }
+    for (std::size_t i = 0; i < s.arriving.size(); ++i) {
+      s.arriving[i].open(stream_of_contributions, stream_token::make(stream_of_contributions, true, i), s.peers[i], limits_, rows,
+                         call, buffers);
+      s.arriving[i].post(messages_);
+    }
+    if (!gets_results()) return;
+    if (returns_results()) {
+      s.results.open(stream_of_results, stream_token::make(stream_of_results, false, 0), all, limits_, result_rows, call, mine_,
+                     take);
+      s.results.meet_all();  // who has something to fold has met everybody
+    }
+    for (std::size_t i = 0; i < peers; ++i) {
+      s.returning[i].open(stream_of_results, stream_token::make(stream_of_results, true, i), s.peers[i], limits_, result_rows, call,
+                          buffers);
+      s.returning[i].post(messages_);
+    }
+  }
+  void abandon() {
+    messages_.abandon();
+    s_.leak();
+  }
+
+  /// Takes what has come or gone. `deliver(i)` has to take all that results stream i has; it is not called once a call has failed.
+  template <class Deliver>
+  bool take(std::span<const completion> done, const Deliver& deliver) {
+    auto& s = *s_;
+    // First, for what has arrived may be an error.
+    for (const auto& c : done)
+      if (const stream_token t{c.token}; !t.is_receive()) s.sending(t).sent(t.slot());
+    for (const auto& c : done) {
+      const stream_token t{c.token};
+      if (!t.is_receive()) continue;
+      const auto index = t.index();
+      if (t.is_result()) {
+        report_.exchange_seconds += watch_.lap();
+        auto& stream = s.returning[index];
+        if (receive_results(stream, t.slot(), c)) {
+          deliver(index);
+          stream.post(messages_);
+        }
+        report_.deliver_seconds += watch_.lap();
+      } else {
+        auto& stream = s.arriving[index];
+        stream.arrived(t.slot(), c, [&] { return meet(stream, index); });
+        stream.post(messages_);
+      }
+    }
+    if (!failure_.is_mismatch() && met_all()) {
+      for (const auto& i : s.arriving)
+        if (i.aborted()) throw protocol(i.peer(), "the rank gave up, though all calls are alike");
+    }
+    if (failure_.is_mismatch() && !done.empty()) {
+      for (auto& i : s.arriving) drop(i);  // nothing will be folded
+    }
+    return !done.empty();
+  }
+  /// Whether every peer has called, and alike.
+  [[nodiscard]] bool met_all() const { return met_ == s_->peers.size(); }
+  /// This rank comes after the peers that wrap round to the ranks below it: calls `peer(i)` for the streams that arrive and `own()`
+  /// in the order of ranks, in which everything is folded.
+  template <class Peer, class Own>
+  void in_rank_order(const Peer& peer, const Own& own) {
+    const auto peers = s_->arriving.size();
+    const auto below = static_cast<std::size_t>(rank_);
+    for (std::size_t i = peers - below; i < peers; ++i) peer(i);
+    own();
+    for (std::size_t i = 0; i < peers - below; ++i) peer(i);
+  }
+
+  /// Whether the call has failed, and only has to be brought to its end.
+  [[nodiscard]] bool stopping() const { return failure_.happened(); }
+  [[noreturn]] void stop() const { failure_.raise(); }
+  /// Whether all streams have ended, with their results or with the news that there will be none. `folded`: all that this rank has
+  /// to fold.
+  [[nodiscard]] bool ended(bool folded) const {
+    const auto& s = *s_;
+    if (!s.all_contributed() || !s.all_finished(s.arriving)) return false;
+    if (!served()) {
+      if (stopping()) return true;
+      if (!folded) return false;
+      if (!gets_results()) return true;
+      if (!s.results.over()) return false;
+    }
+    return s.all_finished(s.returning);
+  }
+  /// After an error here that the others cannot know of, tells them that nothing more will come, so that they do not wait. What has
+  /// to be sent before may take its time, but not for ever: the others may be giving up too. `progress()` is the engine's.
+  template <class Progress>
+  void tell_others(const Progress& progress) noexcept {
+    try {
+      auto& s = *s_;
+      stopwatch since;
+      if (served()) {
+        // Only the servers can tell the others. They have to get rid of results, too.
+        if (!stopping()) failure_.refused(error("omni: this rank gave up"));
+        for (auto& i : s.returning) drop(i);
+        while (since.elapsed() < (hurries_ ? brief : 10))
+          if (progress()) since.lap();
+        return;
+      }
+      // Results go to everybody; where there are none, contributions do.
+      const auto told = [&] {
+        bool all = !returns_results() || s.results.close(messages_, packet_abort);
+        for (auto& o : s.contributions)
+          if (!o.close(messages_, packet_abort) && !returns_results()) all = false;
+        return all;
+      };
+      while (!told() && since.elapsed() < (hurries_ ? brief : 1))
+        for (const auto& c : messages_.poll())
+          if (const stream_token t{c.token}; !t.is_receive()) s.sending(t).sent(t.slot());
+    } catch (...) {  // it was an error of the transport, then
+    }
+  }
+  void count_bytes(report& r) const {
+    s_->count_bytes(r);
+    if (returns_results()) r.bytes_sent += s_->results.bytes_sent();
+    if constexpr (shareable) {
+      if (shares_) r.extra_bytes += mailbox_type::packet_room;
+    }
+  }
+
+  int rank_, ranks_;
+  int servers_;  ///< the owners, where ranks that do not call are
+  bool replicated_, kept_;
+  bool shares_ = false;  ///< packets lie in shared memory
+  bool started_ = false;
+  packet_limits limits_;
+  signature mine_;
+  mailbox_type messages_;
+  borrowed<State> s_;
+  report report_;
+  stopwatch watch_;
+
+ private:
+  static int servers_of(const Transport& transport) {
+    if constexpr (serves) return transport.servers();
+    else return 0;
+  }
+  [[nodiscard]] std::span<std::byte> room(std::size_t bytes) {
+    if constexpr (shareable) {
+      if (shares_) return messages_.room(bytes);
+    }
+    return s_->buffers.take(bytes);
+  }
+
+  // Compares the caller's arguments with this rank's.
+  bool meet(const in_stream& stream, std::size_t index) {
+    const auto theirs = stream.first().sender();
+    if (theirs == mine_) {
+      s_->contributions[replicated_ ? 0 : index].meet();
+      ++met_;
+      return true;
+    }
+    // Nobody has all first packets without a difference, so nobody folds: there will be no results.
+    if (!failure_.is_mismatch()) messages_.cancel(stream_of_results);
+    failure_.differs(difference(rank_, mine_, stream.peer(), theirs));
+    return false;
+  }
+  // After an error: takes what comes, and no more than that.
+  void drop(in_stream& stream) {
+    stream.discard();
+    stream.post(messages_);
+  }
+  // False if nothing is to be done with them.
+  bool receive_results(in_stream& stream, std::size_t slot, const completion& c) {
+    stream.arrived(slot, c, [&] {
+      if (served() && failure_.refused_by(stream, mine_, rank_, ranks_ + servers_)) return false;
+      if (stream.first().sender() != mine_) throw protocol(stream.peer(), "results of another call");
+      return true;
+    });
+    // Thrown when the streams have ended: a server waits until it has got rid of all it sends, and others may have arrived with
+    // this.
+    if (served() && stream.aborted() && !stopping()) failure_.refused(protocol(stream.peer(), "the rank gave up"));
+    if (stopping()) {
+      drop(stream);
+      return false;
+    }
+    if (stream.aborted()) throw protocol(stream.peer(), "the rank gave up");
+    return true;
+  }
+
+  static constexpr double brief = 0.05;  // seconds
+
+  bool hurries_ = false;
+  std::size_t met_ = 0;  // peers that called alike
+  call_failure failure_;
+};
+
+}  // namespace omni::detail

@@ -1,0 +1,32 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "../../operation.hpp"
+#include "../call/call.hpp"
+#include "own_rows.hpp"
+#include "stream_exchange.hpp"
+
+namespace omni::detail {
+
+/// What the engine keeps from call to call.
+struct stream_state : stream_set {
+  own_rows own;
+  std::vector<const void*> sources;
+  std::vector<std::uint64_t> ahead;  // bit per block that a detector has looked at in advance
+
+  [[nodiscard]] std::size_t bytes() const { return buffers.bytes() + own.bytes() + ahead.capacity() * sizeof(std::uint64_t); }
+};
+
+/// What null blocks consist of; nothing where none can be skipped.
+template <class Op, class T>
+constexpr auto null_element(const Op& op) {
+  if constexpr (skips<Op, T>) return static_cast<T>(identity_of<T>(op));
+  else return nothing{};
+}
+
+}  // namespace omni::detail

@@ -1,0 +1,344 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <thread>
+#include <utility>
+
+#include "../../report.hpp"
+#include "../call/call.hpp"
+#include "../call/fold.hpp"
+#include "../deal/stripes.hpp"
+#include "../memory/copy.hpp"
+#include "block_scanner.hpp"
+#include "in_stream.hpp"
+#include "out_stream.hpp"
+#include "stream_exchange.hpp"
+#include "stream_options.hpp"
+#include "stream_state.hpp"
+
+namespace omni::detail {
+
+/// The engine of the owner streams (docs/algorithms.md). To each owner goes one stream of packets: this rank's non-null blocks of
+/// the owner's share in ascending order, and how far the stream now covers the share. The owner folds a block in rank order as soon
+/// as every stream covers it, and streams the results to everybody in the same way.
+///
+/// No rank waits in a cycle: a rank that cannot scan on tells every idle owner how far it has come, so the owner that holds up the
+/// rank which is furthest behind can always fold.
+template <class Call, class Transport>
+class stream_engine : public stream_exchange<stream_state, Transport> {
+  using base = stream_exchange<stream_state, Transport>;
+  using T = typename Call::value_type;
+  using scanner = block_scanner<Call>;
+  using base::limits_;
+  using base::messages_;
+  using base::mine_;
+  using base::rank_;
+  using base::ranks_;
+  using base::replicated_;
+  using base::report_;
+  using base::s_;
+  using base::served;
+  using base::shares_;
+  using base::started_;
+  using base::stopping;
+  using base::watch_;
+
+ public:
+  using typename base::mailbox_type;
+
+  stream_engine(ownership who, std::string_view name, const stream_options& options, const Call& call, Transport& transport,
+                mailbox_type mailbox)
+      : base(who, transport, std::move(mailbox)),
+        call_(call),
+        scan_(call_),
+        map_(map_of(call_, base::owners())),
+        scanned_(map_),
+        rows_(map_.rows()) {
+    base::size_packets(options, transport.preferred_packet_bytes(), call.largest_block() * sizeof(T), call.shares);
+    mine_ = call.sign(name, limits_.packet_bytes, limits_.window);
+    report_.topology = name;
+  }
+  stream_engine(const stream_engine&) = delete;
+  stream_engine(stream_engine&&) = delete;
+  stream_engine& operator=(const stream_engine&) = delete;
+  stream_engine& operator=(stream_engine&&) = delete;
+  ~stream_engine() {
+    if (started_ && !done()) base::abandon();
+  }
+
+  /// Posts the first receives, or waits for its turn with the memory that calls share.
+  void start() {
+    if (base::enter()) open();
+  }
+  /// Scans, folds, sends and receives as far as nothing has to be waited for. True if anything moved.
+  bool progress() {
+    if (!started_) {
+      start();
+      return started_;
+    }
+    bool moved = false;
+    if (!stopping()) {
+      watch_.lap();
+      moved = scan();
+      report_.detect_seconds += watch_.lap();
+      if (fold()) moved = true;
+      report_.fold_seconds += watch_.lap();
+    }
+    flush();
+    if (take(messages_.poll())) moved = true;
+    report_.exchange_seconds += watch_.lap();
+    if (stopping() && done()) base::stop();
+    return moved;
+  }
+  /// Blocks until a message has come or gone.
+  void wait() {
+    if (!started_) return std::this_thread::yield();
+    watch_.lap();
+    if constexpr (scanner::comes_later) {
+      if (!stopping() && !scan_.has_found() && !scan_.finished()) {
+        scan_.await();
+        report_.detect_seconds += watch_.lap();
+        return;
+      }
+    }
+    take(messages_.wait());
+    report_.exchange_seconds += watch_.lap();
+    if (stopping() && done()) base::stop();
+  }
+  [[nodiscard]] bool done() const { return started_ && base::ended(folded_ == rows_); }
+  void give_up() noexcept {
+    if (started_ && !done()) base::tell_others([this] { return progress(); });
+  }
+  void finish(report& r) const {
+    r = report_;
+    r.blocks_total = scan_.blocks();
+    if (!started_) return;
+    r.extra_bytes = s_->bytes();
+    base::count_bytes(r);
+  }
+
+ private:
+  // Runs to scan before the others have their turn: asking MPI costs microseconds, the memory that ranks share next to nothing.
+  static constexpr int runs_per_burst = 16, runs_per_burst_shared = 8;
+
+  static stripes map_of(const Call& call, std::size_t owners) {
+    if constexpr (requires { call.map(); }) return call.map();  // not all ranks need own something
+    else return {call.blocks(), owners, stripe_blocks(sizeof(T), call.largest_block())};
+  }
+  void open() {
+    if constexpr (requires { call_.prepare(); }) call_.prepare();
+    base::open_streams(rows_, rows_);
+    s_->own.open(rows_);
+    s_->sources.clear();
+  }
+
+  [[nodiscard]] block_range range(std::size_t block) const { return call_.range(block); }
+  /// Rows of an owner of which the blocks have been scanned and packed. To the row: an owner that folded only whole rounds would
+  /// wait for a rank that waits for it in the middle of one.
+  [[nodiscard]] std::uint64_t scanned_rows(std::size_t owner) {
+    if (scan_.finished()) return rows_;
+    return replicated_ ? scan_.next() : scanned_.rows_before(scan_.next(), owner);
+  }
+
+  // Detects run by run, and packs what is found while the run is in cache.
+  bool scan() {
+    bool moved = false;
+    const int runs = shares_ ? runs_per_burst_shared : runs_per_burst;
+    for (int run = 0; run < runs; ++run) {
+      if (!scan_.has_found()) {
+        if (scan_.finished() || !scan_.available()) break;
+        report_.blocks_sent += scan_.scan_run(s_->ahead);
+        moved = true;
+      }
+      for (; scan_.has_found(); moved = true) {
+        const auto n = pack(scan_.next());
+        if (n == 0) {
+          stalled_ = true;
+          return moved;
+        }
+        scan_.packed(n);
+      }
+    }
+    stalled_ = false;
+    return moved;
+  }
+  // Packs a block and, where they go to the same place, those that follow it. How many: 0 if there is no packet for them.
+  std::size_t pack(std::size_t block) {
+    const auto b = range(block);
+    const auto bytes = b.size * sizeof(T);
+    const auto [owner, row] = replicated_ ? stripes::place{0, block} : scanned_.at(block);
+    auto n = map_.together(row, scan_.consecutive(b.size));
+    const bool mine = !replicated_ && !served() && owner == static_cast<std::size_t>(rank_);
+    if (!mine) {
+      auto* const at = s_->contributions[replicated_ ? 0 : peer_index(owner)].add(messages_, row, bytes, n);
+      if (at == nullptr) return 0;
+      copy_out(at, call_.input(block), bytes * n, limits_.how);
+      if constexpr (requires { call_.clear(block, n); }) call_.clear(block, b.size * n);
+    }
+    if (mine || replicated_) s_->own.add(row, n);
+    return n;
+  }
+  [[nodiscard]] std::size_t peer_index(std::size_t owner) const {
+    const auto n = base::owners();
+    const auto distance = (owner + n - static_cast<std::size_t>(rank_) % n) % n;
+    return served() ? distance : distance - 1;
+  }
+
+  // Folds every row that all streams cover.
+  bool fold() {
+    if (served()) return false;
+    if constexpr (requires { Call::has_one_source; }) return gather();
+    auto& s = *s_;
+    auto end = scanned_rows(static_cast<std::size_t>(rank_));
+    for (const auto& i : s.arriving) end = std::min(end, i.covers());
+    if (folded_ == end) return false;
+    bool moved = false;
+    for (;;) {
+      const auto row = lowest_row(s.arriving, s.own.next(end));
+      if (row >= end) break;
+      // The rows from here on that the same ranks have something for.
+      const auto n = rows_alike(s.arriving, row, s.own.alike(row, static_cast<std::size_t>(end - row)));
+      if (!owns(row + n - 1)) refuse_row(row + n - 1);
+      const auto done = fold_rows(row, n);
+      if (done != 0) moved = true;
+      if (done != n) return moved;
+    }
+    folded_ = end;
+    for (auto& i : s.arriving) i.post(messages_);
+    return true;
+  }
+  // Takes what has come where a block comes from one rank only: in any order, or one rank after the other would send.
+  bool gather() {
+    auto& s = *s_;
+    auto end = scanned_rows(static_cast<std::size_t>(rank_));
+    bool moved = false;
+    for (auto& i : s.arriving) {
+      end = std::min(end, i.covers());
+      if (i.next_row() == in_stream::no_row) continue;
+      deliver(i, 0);
+      i.post(messages_);
+      moved = true;
+    }
+    if (folded_ == end) return moved;
+    folded_ = end;
+    if (folded_ == rows_) report_.union_blocks += report_.blocks_sent;
+    for (auto& i : s.arriving) i.post(messages_);
+    return true;
+  }
+  /// The block in a row of this rank's share.
+  [[nodiscard]] std::size_t block_of(std::uint64_t row) const {
+    return map_.block(row, replicated_ ? 0 : static_cast<std::size_t>(rank_));
+  }
+  [[nodiscard]] bool owns(std::uint64_t row) const {
+    return (replicated_ || static_cast<std::size_t>(rank_) < map_.owners()) && map_.exists(block_of(row));
+  }
+  [[noreturn]] void refuse_row(std::uint64_t row) const {
+    for (const auto& i : s_->arriving)
+      if (i.next_row() <= row) throw protocol(i.peer(), "a row past the end");
+    throw protocol(rank_, "a row past the end");
+  }
+  // Folds n rows for which the same ranks have blocks. How many: fewer if there is no packet for the results.
+  std::size_t fold_rows(std::uint64_t row, std::size_t n) {
+    std::size_t bytes = 0, done = 0;  // of what is folded
+    while (done != n) {
+      const auto block = block_of(row + done);
+      auto more = call_.together(block, map_.together(row + done, n - done));
+      auto b = range_of(call_, block, more);
+      std::byte* to = nullptr;
+      if (base::returns_results()) {
+        const auto first = range(block).size;
+        if (!scanner::equal_blocks || b.size != first * more) more = 1;  // the last block is shorter
+        to = s_->results.add(messages_, row + done, first * sizeof(T), more);
+        if (to == nullptr) break;
+        b.size = first * more;
+      }
+      // A packet is copied to in the way that is best for it, and not folded into.
+      T* const out = call_.output(block, more);
+      fold_sources(row, bytes, block, b.size, out);
+      if (to != nullptr) copy_out(to, out, b.size * sizeof(T), limits_.how);
+      bytes += b.size * sizeof(T);
+      done += more;
+    }
+    if (done == 0) return 0;
+    report_.union_blocks += done;
+    for (auto& i : s_->arriving)
+      if (i.next_row() == row) {
+        i.pop(bytes, done);
+        i.post(messages_);
+      }
+    s_->own.pop(row, done);
+    folded_ = row + done;
+    return done;
+  }
+  // Folds n elements from those of `block` on, which lie `skip` bytes into what the streams have for `row`.
+  void fold_sources(std::uint64_t row, std::size_t skip, std::size_t block, std::size_t n, T* to) {
+    auto& s = *s_;
+    s.sources.clear();
+    const auto add = [&](std::size_t i) {
+      if (s.arriving[i].next_row() == row) s.sources.push_back(s.arriving[i].elements(skip + n * sizeof(T)) + skip);
+    };
+    base::in_rank_order(add, [&] {
+      if (s.own.at(row)) s.sources.push_back(call_.input(block));
+    });
+    fold_block(call_.op, std::span<const void* const>(s.sources), s.sources.size() < static_cast<std::size_t>(ranks_), to, n);
+  }
+
+  // Sends what should not wait for a full packet.
+  void flush() {
+    auto& s = *s_;
+    if (stopping()) {
+      for (auto& o : s.contributions) o.close(messages_, packet_abort);
+      return;
+    }
+    if (scan_.finished()) {
+      for (auto& o : s.contributions) o.close(messages_);
+    } else {
+      for (std::size_t i = 0; i < s.contributions.size(); ++i) {
+        auto& o = s.contributions[i];
+        if (!o.idle() || !(o.worthwhile() || stalled_)) continue;
+        const auto rows = scanned_rows(base::owner_of(s.peers[i]));
+        if (o.worthwhile() || o.covered() < rows) o.flush(messages_, rows);
+      }
+    }
+    if (!base::returns_results()) return;
+    if (folded_ == rows_ && base::met_all()) s.results.close(messages_);
+    else if (s.results.idle() && s.results.worthwhile()) s.results.flush(messages_, folded_);
+  }
+
+  bool take(std::span<const completion> done) {
+    return base::take(done, [this](std::size_t index) {
+      auto& stream = s_->returning[index];
+      deliver(stream, base::owner_of(stream.peer()));
+    });
+  }
+  void deliver(in_stream& stream, std::size_t owner) {
+    while (stream.next_row() != in_stream::no_row) {
+      const auto row = stream.next_row();
+      const auto first = map_.block(row, owner);
+      auto n = map_.together(row, stream.run(map_.stripe()));
+      if (!map_.exists(first + n - 1)) throw protocol(stream.peer(), "a row past the end");
+      n = call_.together(first, n);
+      const auto bytes = range_of(call_, first, n).size * sizeof(T);
+      copy_bytes(call_.output(first, n), stream.elements(bytes), bytes);
+      report_.union_blocks += n;
+      stream.pop(bytes, n);
+    }
+  }
+
+  Call call_;
+  scanner scan_;
+  stripes map_;
+  stripe_cursor scanned_;
+  std::uint64_t rows_;
+
+  bool stalled_ = false;      // there is something to pack, and no packet to put it in
+  std::uint64_t folded_ = 0;  // rows below have been folded
+};
+
+}  // namespace omni::detail
