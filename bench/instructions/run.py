@@ -21,9 +21,9 @@ BASELINE = pathlib.Path(__file__).with_name("baseline.json")
 DENSITIES = ["0", "10", "100"]
 STOPS = [  # the first that matches a header below include/omni
     ("detect", r"detect/"),
-    ("copy", r"pack/copy"),
+    ("copy", r"detail/memory/copy"),
     ("fold", r"detail/call/fold\.hpp|operation\.hpp|element\.hpp"),
-    ("packets", r"detail/(wire|records|memory|pairs)/|detail/streams/(in_|out_)?stream_?"),
+    ("packets", r"detail/(wire|records|memory|pairs)/|detail/streams/(in_stream|out_stream|stream_)"),
     ("engine", r"detail/(streams|deal|levels)/|topology/|partition/|detail/call/|block\.hpp"),
 ]
 
