@@ -22,7 +22,7 @@
 #include "json_file.hpp"
 #include "measure.hpp"
 #include "omni/allreduce.hpp"
-#include "omni/transport/lossy.hpp"
+#include "omni/transport/testing/lossy.hpp"
 #include "omni/transport/udp.hpp"
 
 namespace {

@@ -20,7 +20,7 @@
 #include "json_file.hpp"
 #include "measure.hpp"
 #include "omni/cluster.hpp"
-#include "omni/transport/lossy.hpp"
+#include "omni/transport/testing/lossy.hpp"
 
 namespace {
 

@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
 #include <cstring>
 #include <iostream>
 #include <memory>
@@ -34,20 +33,21 @@ struct star {
 ///     stage 2i      everybody sends piece i, rank 0 receives
 ///     stage 2i + 1  rank 0 folds piece i and sends the result, everybody receives
 ///
-/// So a result never meets a buffer that is still being sent, although the call may be in place.
+/// So a result never meets a buffer that is still being sent, although the call may be in place. The call is bytes: what its
+/// elements are, and how they are folded, it knows itself.
 template <class Call, class Transport>
 class star::engine {
-  using T = typename Call::value_type;
   using mailbox_type = decltype(std::declval<Transport&>().open());
 
  public:
   engine(const star& options, const Call& call, Transport& transport, mailbox_type messages)
       : call_(call),
         rank_(transport.rank()),
-        ranks_(transport.size()),
+        ranks_(static_cast<std::size_t>(transport.size())),
+        element_(call.element_bytes()),
         piece_(std::max<std::size_t>(
-            (options.piece_bytes != 0 ? options.piece_bytes : transport.preferred_packet_bytes()) / sizeof(T), 1)),
-        stages_(2 * ((call.in.size() + piece_ - 1) / piece_)),
+            (options.piece_bytes != 0 ? options.piece_bytes : transport.preferred_packet_bytes()) / element_, 1)),
+        stages_(2 * ((call.size() + piece_ - 1) / piece_)),
         messages_(std::move(messages)) {}
   engine(const engine&) = delete;
   engine& operator=(const engine&) = delete;
@@ -58,7 +58,7 @@ class star::engine {
   }
 
   void start() {
-    if (rank_ == 0) contributions_ = std::make_unique<T[]>(static_cast<std::size_t>(ranks_) * piece_);
+    if (rank_ == 0) contributions_ = std::make_unique<std::byte[]>(ranks_ * piece_ * element_);
   }
   bool progress() {
     bool moved = false;
@@ -77,38 +77,41 @@ class star::engine {
     r.blocks_total = r.blocks_sent = r.union_blocks = call_.blocks();  // nothing is skipped
     r.bytes_sent = bytes_sent_;
     r.bytes_received = bytes_received_;
-    r.extra_bytes = rank_ == 0 ? static_cast<std::size_t>(ranks_) * piece_ * sizeof(T) : 0;
+    r.extra_bytes = rank_ == 0 ? ranks_ * piece_ * element_ : 0;
   }
 
  private:
   enum : unsigned { contribution, result };  // the streams: within one, messages between two ranks keep their order
 
   [[nodiscard]] std::size_t first() const { return stage_ / 2 * piece_; }
-  [[nodiscard]] std::size_t size() const { return std::min(piece_, call_.in.size() - first()); }
-  [[nodiscard]] T* contribution_of(int peer) const { return contributions_.get() + static_cast<std::size_t>(peer) * piece_; }
+  [[nodiscard]] std::size_t elements() const { return std::min(piece_, call_.size() - first()); }
+  [[nodiscard]] std::size_t bytes() const { return elements() * element_; }
+  [[nodiscard]] std::span<std::byte> contribution_of(std::size_t peer) const {
+    return {contributions_.get() + peer * piece_ * element_, bytes()};
+  }
 
   void gather() {
-    if (rank_ != 0) return send(0, contribution, call_.in.subspan(first(), size()));
-    for (int peer = 1; peer < ranks_; ++peer) receive(peer, contribution, {contribution_of(peer), size()});
+    if (rank_ != 0) return send(0, contribution, call_.in.subspan(first() * element_, bytes()));
+    for (std::size_t peer = 1; peer < ranks_; ++peer) receive(peer, contribution, contribution_of(peer));
   }
   void scatter() {
-    const auto out = call_.out.subspan(first(), size());
+    const auto out = call_.out.subspan(first() * element_, bytes());
     if (rank_ != 0) return receive(0, result, out);
-    if (!call_.in_place()) std::copy_n(call_.in.data() + first(), size(), out.data());
-    for (int peer = 1; peer < ranks_; ++peer)
-      for (std::size_t i = 0; i < out.size(); ++i) out[i] = call_.op(out[i], contribution_of(peer)[i]);
-    for (int peer = 1; peer < ranks_; ++peer) send(peer, result, out);
+    std::vector<const void*> sources{call_.in.data() + first() * element_};
+    for (std::size_t peer = 1; peer < ranks_; ++peer) sources.push_back(contribution_of(peer).data());
+    call_.fold(sources, false, out.data(), elements());
+    for (std::size_t peer = 1; peer < ranks_; ++peer) send(peer, result, out);
   }
 
   // The token comes back with the completion: the peer, and whether something was received.
-  void send(int peer, unsigned stream, std::span<const T> elements) {
-    messages_.send(peer, stream, std::as_bytes(elements), static_cast<std::uint64_t>(peer) << 1U);
-    bytes_sent_ += elements.size_bytes();
+  void send(std::size_t peer, unsigned stream, std::span<const std::byte> bytes) {
+    messages_.send(static_cast<int>(peer), stream, bytes, peer << 1U);
+    bytes_sent_ += bytes.size();
     ++under_way_;
   }
-  void receive(int peer, unsigned stream, std::span<T> elements) {
-    messages_.receive(peer, stream, std::as_writable_bytes(elements), static_cast<std::uint64_t>(peer) << 1U | 1U);
-    expected_ = elements.size_bytes();
+  void receive(std::size_t peer, unsigned stream, std::span<std::byte> to) {
+    messages_.receive(static_cast<int>(peer), stream, to, peer << 1U | 1U);
+    expected_ = to.size();
     ++under_way_;
   }
   bool take(std::span<const omni::completion> completed) {
@@ -121,12 +124,12 @@ class star::engine {
     return !completed.empty();
   }
 
-  Call call_;
-  int rank_, ranks_;
-  std::size_t piece_;  // elements
+  const Call& call_;  // lives longer than its engine
+  int rank_;
+  std::size_t ranks_, element_, piece_;  // bytes of an element, elements of a piece
   std::size_t stages_, stage_ = 0;
   mailbox_type messages_;
-  std::unique_ptr<T[]> contributions_;
+  std::unique_ptr<std::byte[]> contributions_;
   std::size_t under_way_ = 0, expected_ = 0, bytes_sent_ = 0, bytes_received_ = 0;
 };
 

@@ -79,7 +79,7 @@ have apt-get && needed+=(include/thrust/version.h:libthrust-dev include/tbb/tbb.
 have apt-get && needed+=(/sbin/tc:iproute2)  # for the tests between hosts, which are left out without
 need "${needed[@]}"
 # Every compiler that README.md names.
-want g++-11:g++-11 g++-12:g++-12 clang++-14:clang-14 clang++-16:clang-16 aarch64-linux-gnu-g++:g++-aarch64-linux-gnu
+want doxygen:doxygen g++-11:g++-11 g++-12:g++-12 clang++-14:clang-14 clang++-16:clang-16 aarch64-linux-gnu-g++:g++-aarch64-linux-gnu
 
 # ---- building; each part that does not build is a failed test of the ctest at the end
 

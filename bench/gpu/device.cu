@@ -10,7 +10,7 @@
 #include <functional>
 #include <mutex>
 #include <omni/cuda/cuda.hpp>
-#include <omni/transport/threads.hpp>
+#include <omni/transport/testing/threads.hpp>
 #include <optional>
 #include <string>
 #include <utility>

@@ -24,7 +24,7 @@ STOPS = [  # the first that matches a header below include/omni
     ("copy", r"detail/memory/copy"),
     ("fold", r"detail/call/fold\.hpp|operation\.hpp|element\.hpp"),
     ("packets", r"detail/(wire|records|memory|pairs)/|detail/streams/(in_stream|out_stream|stream_)"),
-    ("engine", r"detail/(streams|deal|levels)/|topology/|partition/|detail/call/|block\.hpp"),
+    ("engine", r"detail/(streams|deal|levels|ring|choice)/|topology/|partition/|detail/call/|block\.hpp"),
 ]
 
 

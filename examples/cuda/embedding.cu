@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <omni/cuda/cuda.hpp>
-#include <omni/transport/threads.hpp>
+#include <omni/transport/testing/threads.hpp>
 #include <random>
 #include <vector>
 

@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <iostream>
 #include <omni/cuda/cuda.hpp>
-#include <omni/transport/threads.hpp>
+#include <omni/transport/testing/threads.hpp>
 
 // Tensors that live on a device: two ranks, threads here, each with a mostly-zero tensor. Under MPI give MPI_COMM_WORLD in place of
 // `comm`; nothing else changes.

@@ -19,11 +19,12 @@
 #include "detail/servers/server_control.hpp"
 #include "detail/servers/server_loop.hpp"
 #include "detail/slots/slot_server.hpp"
+#include "engines.hpp"
 #include "error.hpp"
 #include "reduction.hpp"
 #include "topology/dedicated.hpp"
 
-#if OMNI_DETAIL_MPI
+#if __has_include(<mpi.h>)
 #include "detail/servers/cluster_members.hpp"
 #endif
 
@@ -170,7 +171,7 @@ class cluster {
 
  private:
   int run(const detail::reductions& known) {
-    if (!is_server()) throw usage("omni: rank " + std::to_string(rank()) + " is a worker; only servers serve");
+    if (!is_server()) throw usage(detail::text() << "omni: rank " << rank() << " is a worker; only servers serve");
     expect_usable();
     try {
       if constexpr (may_lose)
@@ -215,7 +216,7 @@ class cluster {
   // Tells the other workers and the servers of the part that this worker makes; the workers that are in it.
   template <class Comm>
   std::vector<int> announce(const Comm& comm) {
-    if (is_server()) throw usage("omni: rank " + std::to_string(rank()) + " is a server; workers make parts of a cluster");
+    if (is_server()) throw usage(detail::text() << "omni: rank " << rank() << " is a server; workers make parts of a cluster");
     expect_usable();
     settle();
     // A rank that cannot take part lets the others go on.
@@ -241,7 +242,7 @@ class cluster {
       auto messages = members_.transport().open();
       std::vector<int> failed{detail::ask_for_part(messages, size(), servers(), mine)};
       omni::allreduce(among, failed, omni::max{}, omni::colocated{});
-      if (failed[0] != 0) throw error("omni: rank " + std::to_string(failed[0]) + " gave up");
+      if (failed[0] != 0) throw error(detail::text() << "omni: rank " << failed[0] << " gave up");
     }
     if (wrong != nullptr) std::rethrow_exception(wrong);
     if (mine.leader == detail::part_card::none)
@@ -255,7 +256,7 @@ class cluster {
   std::string broken_;  // why, after an error: nothing is sent any more but that this rank leaves
 };
 
-#if OMNI_DETAIL_MPI
+#if __has_include(<mpi.h>)
 template <class Comm, class Role>
 requires std::is_convertible_v<const Comm&, MPI_Comm> cluster(const Comm&, const Role&)
 ->cluster<detail::mpi_members>;

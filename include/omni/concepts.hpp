@@ -79,12 +79,12 @@ concept mailbox = std::movable<M> && requires(M& m, const M& c, int peer, unsign
 /// every call before it starts; `mark_broken(why)`, `is_usable()` and `expect_usable()`, to refuse calls after an error, and to end
 /// those that wait; `keep_alive()`, a shared pointer to what a request needs; `queue()`, `may_start(ticket)`, `has_started()`,
 /// `give_up_turn(ticket)` and `nothing_queued()`, where operations must start in turn; and a dense allreduce of its own:
-/// `has_allreduce<T, Op>`, `allreduce`, `iallreduce` with `test` and `wait`, `one_host()` and `checks_calls()`; `shared_window()`,
-/// memory in which all ranks leave each other records; for tensors on devices `takes_device_memory()`, whether messages may lie in
-/// a device's memory on all ranks, or `one_process`, where ranks are threads and reach each other's. A mailbox may offer
-/// `reserve(messages)`; `nudge()`, for a rank that waits for shared memory; and packets that lie there: `enter()`, to go over to
-/// them, `room(bytes)`, where one has to be written, and `release(peer, stream)`, when one has been read
-/// (detail/shared/window_mailbox.hpp has these for any messages).
+/// `reduction`, which says of what, `reduction_of<T, Op>()`, a pointer to one or null, `allreduce`, `iallreduce` with `test` and
+/// `wait`, `one_host()` and `checks_calls()`; `shared_window()`, memory in which all ranks leave each other records; for tensors on
+/// devices `takes_device_memory()`, whether messages may lie in a device's memory on all ranks, or `one_process`, where ranks are
+/// threads and reach each other's. A mailbox may offer `reserve(messages)`; `nudge()`, for a rank that waits for shared memory; and
+/// packets that lie there: `enter()`, to go over to them, `room(bytes)`, where one has to be written, and `release(peer, stream)`,
+/// when one has been read (detail/shared/window_mailbox.hpp has these for any messages).
 template <class T>
 concept message_transport = requires(T& t, const T& c) {
   { c.rank() } -> std::convertible_to<int>;
@@ -122,7 +122,9 @@ struct any_transport;
 ///
 /// `name`, and a template `engine<Call, Transport>` that is constructed from (topology, call, transport, mailbox) and offers
 /// `start()`, `progress()` (does what can be done without waiting; true if anything was), `wait()` (blocks until a message
-/// completes), `done()`, and `finish(report&)`. See topology/ring.hpp for a small one.
+/// completes), `done()`, and `finish(report&)`; optionally `awaits()`, of which ranks it waits for what, and `give_up()`, to tell
+/// the others of an error here. The call lives longer than its engine. It is bytes: `in`, `out`, `size()` elements of
+/// `element_bytes()`, `blocks()`, and `fold(sources, from_identity, to, n)`. See examples/own_topology.cpp.
 template <class T>
 concept topology = std::copyable<T> && requires {
   { T::name } -> std::convertible_to<std::string_view>;

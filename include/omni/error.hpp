@@ -4,10 +4,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <concepts>
 #include <cstddef>
+#include <cstdint>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -26,6 +29,30 @@ class usage : public error {
 };
 
 namespace detail {
+
+/// What a message is put together of. Not inlined: what is said when something is wrong would be as much code as all the rest.
+class text {
+ public:
+  [[gnu::noinline]] text& operator<<(std::string_view words) {
+    said_ += words;
+    return *this;
+  }
+  template <std::integral Number>
+  text& operator<<(Number n) {
+    if constexpr (std::is_signed_v<Number>)
+      return n < 0 ? (*this << "-").digits(0 - static_cast<std::uint64_t>(n)) : digits(static_cast<std::uint64_t>(n));
+    else return digits(n);
+  }
+  operator const std::string&() const { return said_; }  // NOLINT(google-explicit-constructor): it is one
+
+ private:
+  [[gnu::noinline]] text& digits(std::uint64_t n) {
+    said_ += std::to_string(n);
+    return *this;
+  }
+  std::string said_;
+};
+
 /// A call that servers will not reduce: found before anything was folded, and tidied up.
 class refused_call : public usage {
  public:
@@ -38,8 +65,8 @@ class refused_call : public usage {
 class mismatch : public error {
  public:
   mismatch(int this_rank, std::string here, int other_rank, std::string there, std::string field)
-      : error("omni: ranks disagree about the " + field + ": rank " + std::to_string(this_rank) + " called with " + here +
-              ", rank " + std::to_string(other_rank) + " with " + there),
+      : error(detail::text() << "omni: ranks disagree about the " << field << ": rank " << this_rank << " called with " << here
+                             << ", rank " << other_rank << " with " << there),
         rank_(other_rank),
         field_(std::move(field)),
         here_(std::move(here)),
@@ -61,8 +88,8 @@ class mismatch : public error {
 class timeout : public error {
  public:
   timeout(int this_rank, double seconds, std::string stage, std::string packet, std::vector<int> peers)
-      : error("omni: rank " + std::to_string(this_rank) + " waited " + text(seconds) + " s " + named(peers) + ": " + stage +
-              (packet.empty() ? "" : ", " + packet)),
+      : error(detail::text() << "omni: rank " << this_rank << " waited " << rounded(seconds) << " s " << named(peers) << ": "
+                             << stage << (packet.empty() ? "" : ", ") << packet),
         seconds_(seconds),
         stage_(std::move(stage)),
         packet_(std::move(packet)),
@@ -77,17 +104,18 @@ class timeout : public error {
   [[nodiscard]] double seconds() const noexcept { return seconds_; }
 
  private:
-  static std::string text(double seconds) {
+  static std::string rounded(double seconds) {
     const auto hundredths = std::llround(seconds * 100);
-    const auto part = std::to_string(hundredths % 100);
-    return std::to_string(hundredths / 100) + (part.size() == 1 ? ".0" : ".") + part;
+    return detail::text() << hundredths / 100 << (hundredths % 100 < 10 ? ".0" : ".") << hundredths % 100;
   }
   static std::string named(const std::vector<int>& peers) {
     if (peers.empty()) return "for the other ranks";
-    std::string all = peers.size() == 1 ? "for rank " : "for ranks ";
+    detail::text all;
     constexpr std::size_t most = 16;
-    for (std::size_t i = 0; i < std::min(peers.size(), most); ++i) all += (i == 0 ? "" : ", ") + std::to_string(peers[i]);
-    return peers.size() > most ? all + " and " + std::to_string(peers.size() - most) + " more" : all;
+    for (std::size_t i = 0; i < std::min(peers.size(), most); ++i)
+      all << (i != 0 ? ", " : peers.size() == 1 ? "for rank " : "for ranks ") << peers[i];
+    if (peers.size() > most) all << " and " << peers.size() - most << " more";
+    return all;
   }
 
   double seconds_;
@@ -99,7 +127,7 @@ class timeout : public error {
 class protocol : public error {
  public:
   protocol(int peer, std::string_view what)
-      : error("omni: packet from rank " + std::to_string(peer) + " refused: " + std::string(what)), peer_(peer), fault_(what) {}
+      : error(detail::text() << "omni: packet from rank " << peer << " refused: " << what), peer_(peer), fault_(what) {}
 
   [[nodiscard]] int peer() const noexcept { return peer_; }
   /// What is wrong with it.
@@ -114,7 +142,10 @@ class protocol : public error {
 class mpi_error : public error {
  public:
   mpi_error(std::string routine, int code, int error_class, const std::string& text)
-      : error("omni: " + routine + " failed: " + text), routine_(std::move(routine)), code_(code), class_(error_class) {}
+      : error(detail::text() << "omni: " << routine << " failed: " << text),
+        routine_(std::move(routine)),
+        code_(code),
+        class_(error_class) {}
 
   [[nodiscard]] const std::string& routine() const noexcept { return routine_; }
   [[nodiscard]] int code() const noexcept { return code_; }

@@ -23,5 +23,5 @@
 #include "topology/hierarchical.hpp"
 #include "topology/replicated.hpp"
 #include "topology/ring.hpp"
-#include "transport/threads.hpp"
+#include "transport/testing/threads.hpp"
 #include "version.hpp"

@@ -11,7 +11,6 @@
 #include <utility>
 
 #include "allreduce.hpp"
-#include "calibrate.hpp"
 
 namespace omni {
 
@@ -75,8 +74,7 @@ class plan {
     }
   }
   void expect_size(std::size_t n) const {
-    if (n != elements_)
-      throw usage("omni: the plan is for " + std::to_string(elements_) + " elements, the data has " + std::to_string(n));
+    if (n != elements_) throw usage(detail::text() << "omni: the plan is for " << elements_ << " elements, the data has " << n);
   }
   // Of the arguments, or none.
   [[nodiscard]] deadline limit() const {
@@ -84,15 +82,10 @@ class plan {
     else return {};
   }
   void open() {
-    decltype(auto) transport = detail::transport_of(comm());
-    detail::settle_queue(transport, detail::waits_at_most(limit().limit));
-    if constexpr (requires { transport.calibrate(); }) {
-      if (transport.one_host()) return;  // nothing is chosen by what would be measured
-      detail::calibrated(transport, limit());
-      if (!transport.has_levels(0, true) || transport.has_levels(0, false)) return;
-      detail::await_all_ranks(transport, limit());
-      static_cast<void>(transport.levels(0));
-    }
+    using plain = std::remove_const_t<Comm>;
+    if constexpr (!detail::is_place<Comm, automatic>()) return;
+    else if constexpr (is_transport) detail::open_plan(comm(), limit());
+    else detail::communicator<plain>::open_plan(comm(), limit());
   }
 
   // A communicator is a handle and kept by value; a transport is not.

@@ -66,6 +66,13 @@ class reductions {
   void add(const Op& op) {
     known_.push_back(make<T>(op));
   }
+  /// What a call folds by. It lives as long as this is used.
+  void add(const call& c) {
+    known_.push_back({c.loops().type, c.loops().operation_on_wire, c.operation_state(), c.element_bytes(), c.loops().alignment,
+                      [&c](std::span<const void* const> sources, bool from_identity, void* out, std::size_t n) {
+                        c.fold(sources, from_identity, out, n);
+                      }});
+  }
   template <class T, class Op>
   void add(const reduction<T, Op>& r) {
     if constexpr (std::is_void_v<Op>) add_all<T>();
@@ -92,19 +99,6 @@ class reductions {
   }
 
  private:
-  // Signed integers wrap: but for the order, their bits are those of unsigned ones, and the same code folds both.
-  template <class T, class Op>
-  struct same_bits {
-    using type = T;
-  };
-  template <class T, class Op>
-  requires(is_builtin<Op>&& std::is_signed_v<T>&& std::is_integral_v<T> && !std::is_same_v<Op, min> &&
-           !std::is_same_v<Op, max>) struct same_bits<T, Op> {
-    using type = std::make_unsigned_t<T>;
-  };
-  template <class T, class Op>
-  using folded_as = typename same_bits<T, Op>::type;
-
   static bool folds(const entry& k, const signature& s) {
     if (s.topology != key_value_topology) return short_name<48>(k.type) == s.type;
     const auto by = [&](std::string_view key) { return short_name<48>(pair_type(k.type, key)) == s.type; };

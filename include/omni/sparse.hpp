@@ -20,6 +20,7 @@
 #include "detail/pairs/distinct.hpp"
 #include "detail/pairs/sparse_call.hpp"
 #include "detail/pairs/sparse_streams.hpp"
+#include "engines.hpp"
 #include "report.hpp"
 
 namespace omni {
@@ -107,17 +108,16 @@ consteval bool legal_for_pairs() {
 template <class K, class T>
 void expect_usable(const sparse_view<K, T>& v) {
   if (v.width == 0 && (!v.keys.empty() || !v.values.empty()))
-    throw usage("omni: " + std::to_string(v.keys.size()) + " keys with " + std::to_string(v.values.size()) +
-                " values have no width");
+    throw usage(detail::text() << "omni: " << v.keys.size() << " keys with " << v.values.size() << " values have no width");
   if (v.width == 0) return;
   if (v.values.size() % v.width != 0 || v.values.size() / v.width != v.keys.size())
-    throw usage("omni: " + std::to_string(v.keys.size()) + " keys of width " + std::to_string(v.width) + " do not go with " +
-                std::to_string(v.values.size()) + " values");
+    throw usage(detail::text() << "omni: " << v.keys.size() << " keys of width " << v.width << " do not go with " << v.values.size()
+                               << " values");
   constexpr std::size_t largest_bytes = std::size_t{1} << 30U;
   if (v.width > largest_bytes / sizeof(T))
-    throw usage("omni: a row of " + std::to_string(v.width) + " elements is more than a packet holds (1 GiB)");
+    throw usage(detail::text() << "omni: a row of " << v.width << " elements is more than a packet holds (1 GiB)");
   if (!v.keys.empty() && (v.keys.data() == nullptr || v.values.data() == nullptr))
-    throw usage("omni: the keys or the values are null, but there are " + std::to_string(v.keys.size()));
+    throw usage(detail::text() << "omni: the keys or the values are null, but there are " << v.keys.size());
 }
 
 template <class Transport>
@@ -151,7 +151,7 @@ struct pair_plan {
 /// One of the operations on the transport that a key-value call consists of.
 template <class Transport, class Call, class Topology>
 report run_part(Transport& transport, const Call& call, const Topology& topology) {
-  collective<Transport&, Call, Topology> op(transport, call, topology);
+  collective_by<Transport&, Call, Topology> op(transport, call, topology);
   op.finish();
   return op.result();
 }
@@ -161,14 +161,15 @@ report run_part(Transport& transport, const Call& call, const Topology& topology
 template <class Transport>
 report agree_on_sizes(Transport& transport, const signature& terms, const pair_plan& plan, sparse_sizes& sizes) {
   std::array<std::uint64_t, 3> all{sizes.largest_key, sizes.pairs, sizes.width};
-  sparse_summary call;
-  call.in = all;
-  call.out = all;
-  call.terms = terms;
-  call.limit = plan.limit;
+  using summary = typed_call<std::uint64_t, max, fixed_blocks, simd_detector>;
+  const summary::policies policies({}, {}, {});
+  call round = summary(policies, all, all);
+  round.terms = &terms;
+  round.is_part = round.is_summary = true;
+  round.limit = plan.limit;
   report r;
-  if constexpr (serves<Transport>) r = run_part(transport, call, dedicated{0, plan.options.packet_bytes, plan.options.window});
-  else r = run_part(transport, call, replicated{});
+  if constexpr (serves<Transport>) r = run_part(transport, round, dedicated{0, plan.options.packet_bytes, plan.options.window});
+  else r = run_part(transport, round, replicated{});
   sizes = {all[0], all[1], all[2]};
   return r;
 }
@@ -189,6 +190,7 @@ sparse_tensor<K, T> reduce_pairs(Transport& transport, const sparse_view<K, T>& 
   call.keys = keys;
   call.values = mine.values();
   call.limit = plan.limit;
+  call.is_part = true;
   call.sizes = {keys.empty() ? 0 : std::uint64_t{keys.back()}, keys.size(), view.width};
   sparse_result<K, T> result;
   report r, summary;
@@ -234,7 +236,7 @@ sparse_tensor<K, T> allreduce_pairs(Comm& comm, const sparse_view<K, T>& view, c
     static_assert(!may_lose<decltype(transport)>, "omni: key-value tensors need a transport that loses nothing");
     if constexpr (serves<decltype(transport)>) {
       if (transport.is_server())
-        throw usage("omni: rank " + std::to_string(transport.rank()) + " of the cluster is a server; only workers call");
+        throw usage(detail::text() << "omni: rank " << transport.rank() << " of the cluster is a server; only workers call");
       if (dedicates || plan.mode == automatic::name) plan.mode = transport.servers() != 0 ? dedicated::name : automatic::name;
       if (plan.mode != dedicated::name) return on(transport.among_workers());
       expect_within_limits(plan.options.packet_bytes, plan.options.window, view.width * sizeof(T));
@@ -254,10 +256,10 @@ sparse_tensor<K, T> allreduce_pairs(Comm& comm, const sparse_view<K, T>& view, c
 ///     auto r = omni::allreduce(comm, omni::sparse_view{keys, rows, width}, omni::max{});     // r.keys, r.values, r.report
 ///
 /// @param comm as for dense tensors; of a cluster the servers fold, unless another topology is asked for. Collective: all ranks
-/// call with the same types
-///   of keys and elements, width, operation and topology; `mismatch` otherwise. Ranks may have any keys, or none.
-/// Operation (default sum) and topology (colocated, replicated, dedicated or automatic: dedicated on a cluster, replicated for two
-/// ranks and for few pairs, else colocated) come in any order.
+///   call with the same types of keys and elements, width, operation and topology; `mismatch` otherwise.
+/// @param view this rank's keys and rows: any keys, or none.
+/// @param more the operation (default sum) and the topology (colocated, replicated, dedicated or automatic: dedicated on a cluster,
+///   replicated for two ranks and for few pairs, else colocated), in any order.
 ///
 /// Keys are merged on each rank in the order in which they stand, then over those ranks that have the key, in rank order; the fold
 /// starts from the first, with no identity. So the bits are the same on all ranks and in all runs. The input is not written.

@@ -9,7 +9,11 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 compiler=$1
 read -ra flags <<< "$2"
 flags=("$compiler" -std=c++20 -fsyntax-only -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror "${flags[@]}" -Iinclude)
-if [ "${3:-}" != --headers ]; then exec "${flags[@]}" tests/compilers/forms.cpp; fi
+if [ "${3:-}" != --headers ]; then
+  "${flags[@]}" tests/compilers/forms.cpp && "${flags[@]}" -DOMNI_COMPILED tests/compilers/forms.cpp &&
+    "${flags[@]}" -DOMNI_COMPILED tests/consumer/compiled/calls.cpp && "${flags[@]}" -x c++ cmake/compiled.cpp
+  exit
+fi
 
 # A header of CUDA's or Thrust's needs more than a compiler; Boost.MPI is not there for every processor.
 failed=0

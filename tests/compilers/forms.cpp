@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <functional>
 #include <omni/omni.hpp>
-#include <omni/transport/lossy.hpp>
+#include <omni/transport/testing/lossy.hpp>
 #include <omni/transport/udp.hpp>
 #include <span>
 #include <string_view>

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The omni authors
 # SPDX-License-Identifier: BSL-1.0
 
-# cmake -DMODE=install|subdirectory|fetched|package|cuda|refused|pkg_config ... -P run.cmake
+# cmake -DMODE=install|subdirectory|fetched|package|compiled|cuda|refused|pkg_config ... -P run.cmake
 
 set(prefix "${WORK}/prefix")
 set(build "${WORK}/${MODE}")

@@ -13,7 +13,7 @@
 #include <omni/cuda/cuda.hpp>
 #include <omni/detect/scalar.hpp>
 #include <omni/plan.hpp>
-#include <omni/transport/threads.hpp>
+#include <omni/transport/testing/threads.hpp>
 #include <random>
 #include <span>
 #include <string>

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <deque>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -61,28 +62,29 @@ void write_seeds(const std::filesystem::path& corpus) {
   keep(corpus / "server" / "true", fuzz::text(sent[0]));
 
   // What three workers say to an owner of slots, in the order in which it is heard.
-  using call_type = omni::detail::call<int, omni::sum, omni::fixed_blocks, omni::simd_detector>;
+  using call_type = omni::detail::typed_call<int, omni::sum, omni::fixed_blocks, omni::simd_detector>;
   std::vector<fuzz::item> heard;
   std::vector<std::vector<int>> data;
   for (int r = 0; r < 3; ++r) data.push_back(fuzz::input_of(r));
   omni::detail::reductions known;
   known.add(omni::reduction<int>{});
   omni::detail::slot_owner owner(3, 1, 0, 0, 0, &known);
-  std::vector<std::unique_ptr<omni::detail::slot_worker<call_type>>> workers;
+  std::vector<std::unique_ptr<omni::detail::slot_worker>> workers;
   std::vector<fuzz::item> to_owner, to_worker;
   const auto say = [&](int rank) {
     return [&, rank](int, std::span<const std::byte> d) {
       to_owner.push_back({static_cast<unsigned>(rank), {d.begin(), d.end()}});
     };
   };
+  const call_type::policies policies({}, {16}, {});
+  std::deque<call_type> calls;
   for (int r = 0; r < 3; ++r) {
     auto& x = data[static_cast<std::size_t>(r)];
-    call_type c{std::span<const int>(x), std::span<int>(x), {}, omni::fixed_blocks{16}, {}};
+    const auto& c = calls.emplace_back(policies, x, x);
     auto mine = c.sign("dedicated", 600, 4);
     mine.largest_block = 16;
     mine.blocks = (fuzz::elements - 1) / 16 + 1;
-    workers.push_back(
-        std::make_unique<omni::detail::slot_worker<call_type>>(c, mine, 1, 0, std::vector<std::uint64_t>{~std::uint64_t{0}, 0}));
+    workers.push_back(std::make_unique<omni::detail::slot_worker>(c, mine, 1, 0, std::vector<std::uint64_t>{~std::uint64_t{0}, 0}));
     workers.back()->start(0, 0, say(r));
   }
   while (!to_owner.empty()) {

@@ -3,7 +3,7 @@
 #include <mpi.h>
 
 #include <omni/omni.hpp>
-#include <omni/transport/lossy.hpp>
+#include <omni/transport/testing/lossy.hpp>
 #include <omni/transport/udp.hpp>
 #include <vector>
 

@@ -9,7 +9,7 @@
 #include <fstream>
 #include <iterator>
 #include <omni/omni.hpp>
-#include <omni/transport/lossy.hpp>
+#include <omni/transport/testing/lossy.hpp>
 #include <string>
 #include <vector>
 

@@ -36,9 +36,9 @@ template <class Way, class T, class... More>
 omni::report reduce(MPI_Comm comm, late_machine& machine, std::vector<T>& x, const More&... more) {
   return omni::detail::with_device_call<T>(
       late_device{&machine}, late_device::stream{}, true, nullptr, std::span<const T>(x), std::span(x),
-      [&](const auto& call, const auto& topology) {
-        if constexpr (std::is_void_v<Way>) return omni::detail::run(omni::transport::mpi(comm), call, topology);
-        else return omni::detail::run(omni::transport::mpi(comm), call, Way{});
+      [&](auto& call, const auto& topology) {
+        if constexpr (std::is_void_v<Way>) return omni::detail::run_whole(omni::transport::mpi(comm), call, topology);
+        else return omni::detail::run_whole(omni::transport::mpi(comm), call, Way{});
       },
       more...);
 }

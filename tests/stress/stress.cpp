@@ -20,7 +20,7 @@
 #include <fstream>
 #include <memory>
 #include <omni/omni.hpp>
-#include <omni/transport/lossy.hpp>
+#include <omni/transport/testing/lossy.hpp>
 #include <omni/transport/udp.hpp>
 #include <string>
 #include <type_traits>

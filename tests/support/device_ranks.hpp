@@ -26,9 +26,9 @@ template <class T, class Way = void, class Comm, class... More>
 omni::report reduce(Comm& comm, late_machine& machine, bool waits, std::span<const T> in, std::span<T> out, const More&... more) {
   return omni::detail::with_device_call<T>(
       late_device{&machine}, late_device::stream{}, waits, nullptr, in, out,
-      [&](const auto& call, const auto& topology) {
-        if constexpr (std::is_void_v<Way>) return omni::detail::run(comm, call, topology);
-        else return omni::detail::run(comm, call, Way{});
+      [&](auto& call, const auto& topology) {
+        if constexpr (std::is_void_v<Way>) return omni::detail::run_whole(comm, call, topology);
+        else return omni::detail::run_whole(comm, call, Way{});
       },
       more...);
 }
@@ -36,9 +36,9 @@ template <class T, class Way = void, class Comm, class... More>
 omni::request start(Comm& comm, late_machine& machine, std::span<T> x, const More&... more) {
   return omni::detail::with_device_call<T>(
       late_device{&machine}, late_device::stream{}, true, nullptr, std::span<const T>(x), x,
-      [&](const auto& call, const auto& topology) {
-        if constexpr (std::is_void_v<Way>) return omni::detail::start(comm, call, topology);
-        else return omni::detail::start(comm, call, Way{});
+      [&](auto& call, const auto& topology) {
+        if constexpr (std::is_void_v<Way>) return omni::detail::start_whole(comm, call, topology);
+        else return omni::detail::start_whole(comm, call, Way{});
       },
       more...);
 }

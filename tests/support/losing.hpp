@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <mutex>
 #include <omni/cluster.hpp>
-#include <omni/transport/lossy.hpp>
-#include <omni/transport/threads.hpp>
+#include <omni/transport/testing/lossy.hpp>
+#include <omni/transport/testing/threads.hpp>
 
 // Ranks that are threads, over a network that loses, doubles, delays, cuts and changes packets.
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <omni/cluster.hpp>
-#include <omni/transport/threads.hpp>
+#include <omni/transport/testing/threads.hpp>
 
 // Workers that are threads, and servers that are threads beside them.
 

@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <memory>
 #include <omni/detail/shared/window_mailbox.hpp>
-#include <omni/transport/threads.hpp>
+#include <omni/transport/testing/threads.hpp>
 #include <span>
 #include <string>
 #include <utility>

@@ -179,7 +179,9 @@ TEST_CASE("the sampled density is right wherever the blocks lie that are not nul
   for (const std::size_t blocks : {1U, 2U, 16U, 17U, 300U, 1024U, 65536U}) {
     constexpr std::size_t block = 4;
     std::vector<float> x(blocks * block);
-    const omni::detail::call<float, omni::sum, omni::fixed_blocks, omni::simd_detector> call{x, x, {}, {block}, {}};
+    using call_type = omni::detail::typed_call<float, omni::sum, omni::fixed_blocks, omni::simd_detector>;
+    const call_type::policies policies({}, {block}, {});
+    const call_type call(policies, x, x);
     CHECK(omni::detail::sampled_density(call) == 0);
     for (std::size_t quarter = 0; blocks >= 16 && quarter < 4; ++quarter) {
       std::fill(x.begin(), x.end(), 0.0F);

@@ -15,7 +15,7 @@
 
 namespace {
 
-using call_type = omni::detail::call<int, omni::sum, omni::fixed_blocks, omni::scalar_detector>;
+using call_type = omni::detail::typed_call<int, omni::sum, omni::fixed_blocks, omni::scalar_detector>;
 using letters = std::vector<std::vector<std::byte>>;
 
 // Eight blocks, of which each slot has four, one a step.
@@ -24,8 +24,8 @@ class conversation {
   conversation() {
     known_.add<int>(omni::sum{});
     owner_.emplace(1, std::size_t{1}, std::size_t{0}, 99, 7U, &known_);
-    const call_type c{x_, x_, omni::sum{}, omni::fixed_blocks{block}, omni::scalar_detector{}, true, "colocated"};
-    worker_.emplace(c, c.sign("colocated", 512, 2), std::size_t{1}, 7U, std::vector<std::uint64_t>{0xff});
+    call_.topology = "colocated";
+    worker_.emplace(call_, call_.sign("colocated", 512, 2), std::size_t{1}, 7U, std::vector<std::uint64_t>{0xff});
     worker_->start(0, 0, to_owner());
     hear(answers(take_sent()), 0);
     REQUIRE(sent_.size() == 2);
@@ -53,7 +53,7 @@ class conversation {
  private:
   static constexpr std::size_t block = 90;
 
-  omni::detail::slot_worker<call_type>::send_function to_owner() {
+  omni::detail::slot_worker::send_function to_owner() {
     return [this](int, std::span<const std::byte> b) { sent_.emplace_back(b.begin(), b.end()); };
   }
   template <class F>
@@ -66,9 +66,11 @@ class conversation {
   }
 
   std::vector<int> x_ = std::vector<int>(8 * block, 1);
+  call_type::policies policies_{{}, {block}, {}};
+  call_type call_{policies_, x_, x_};
   omni::detail::reductions known_;
   std::optional<omni::detail::slot_owner> owner_;
-  std::optional<omni::detail::slot_worker<call_type>> worker_;
+  std::optional<omni::detail::slot_worker> worker_;
   letters sent_;
 };
 

@@ -26,8 +26,8 @@
 
 namespace {
 
-using call_type = omni::detail::call<int, omni::sum, omni::fixed_blocks, omni::scalar_detector>;
-using worker_type = omni::detail::slot_worker<call_type>;
+using call_type = omni::detail::typed_call<int, omni::sum, omni::fixed_blocks, omni::scalar_detector>;
+using worker_type = omni::detail::slot_worker;
 using omni::detail::slot_owner;
 using omni::detail::slot_reader;
 
@@ -101,8 +101,11 @@ outcome explore(const std::vector<std::vector<int>>& inputs, std::size_t block, 
   known.add<int>(omni::sum{});
   world first;
   first.owner.emplace_back(static_cast<int>(inputs.size()), std::size_t{1}, std::size_t{0}, 99, 7U, &known);
+  const call_type::policies policies({}, {block}, {});
+  std::deque<call_type> calls;
   for (std::size_t w = 0; w < inputs.size(); ++w) {
-    call_type c{inputs[w], out[w], omni::sum{}, omni::fixed_blocks{block}, omni::scalar_detector{}, true, "colocated"};
+    auto& c = calls.emplace_back(policies, inputs[w], out[w]);
+    c.topology = "colocated";
     auto mine = c.sign("colocated", datagram, slots);
     if (odd && w + 1 == inputs.size()) mine.options = 1;
     std::vector<std::uint64_t> filled(n / block / 64 + 1, 0);

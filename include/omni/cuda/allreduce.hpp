@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "../allreduce.hpp"
+#include "../engines.hpp"
 #include "device_call.hpp"
 #include "device_span.hpp"
 #include "runtime.hpp"
@@ -110,9 +111,7 @@ auto on_device_memory(Comm& comm, device_span<const T> in, device_span<T> out, c
         [&](const auto&... choices) {
           return with_device_call<E>(
               device, stream, (!is_stream<More> && ...), failed, from, to,
-              [&](const auto& call, const auto& topology) {
-                return f(std::forward<decltype(transport)>(transport), call, topology);
-              },
+              [&](auto& call, const auto& topology) { return f(std::forward<decltype(transport)>(transport), call, topology); },
               Policies{}..., choices...);
         },
         std::tuple_cat(unless_stream(more)...));
@@ -162,8 +161,8 @@ template <class... Policies, class Comm, class Data, class... More>
 requires detail::on_device<std::remove_reference_t<Data>> report allreduce(Comm&& comm, Data&& data, More&&... more) {
   return detail::parse_device<Policies...>(
       comm,
-      [](auto&& transport, const auto& call, const auto& topology) {
-        return detail::run(std::forward<decltype(transport)>(transport), call, topology);
+      [](auto&& transport, auto& call, const auto& topology) {
+        return detail::run_whole(std::forward<decltype(transport)>(transport), call, topology);
       },
       data, more...);
 }
@@ -177,8 +176,8 @@ requires detail::on_device<std::remove_reference_t<Data>>
                 "omni: the request would outlive the transport, which is a temporary; give it a name");
   return detail::parse_device<Policies...>(
       comm,
-      [](auto&& transport, const auto& call, const auto& topology) {
-        return detail::start(std::forward<decltype(transport)>(transport), call, topology);
+      [](auto&& transport, auto& call, const auto& topology) {
+        return detail::start_whole(std::forward<decltype(transport)>(transport), call, topology);
       },
       data, more...);
 }

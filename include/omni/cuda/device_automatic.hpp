@@ -13,7 +13,7 @@
 #include "../detail/call/chosen_engine.hpp"
 #include "../detail/call/environment.hpp"
 #include "../detail/call/trace.hpp"
-#include "../topology/automatic.hpp"
+#include "../detail/choice/automatic_engine.hpp"
 #include "arithmetic.hpp"
 #include "device_exchange.hpp"
 
@@ -73,7 +73,7 @@ struct device_automatic {
       }
       say(transport, false);
       const auto here = selection_context::of(transport);
-      engine_.template emplace<streams_engine>(automatic::streams(here), automatic::streams_name(here), stream_options{}, call,
+      engine_.template emplace<streams_engine>(owners_of_streams(here), automatic::streams_name(here), stream_options{}, call,
                                                transport, std::move(mailbox));
     }
     void start() { engine_.start(); }

@@ -33,9 +33,13 @@ namespace omni::detail {
 /// Like a group it goes by the owner streams, the one engine of the host's that asks for blocks one by one; so it says that it is
 /// one. Or by device_engine, which leaves the tensor on the device.
 template <class T, class Op, class Partitioner, class Device>
-struct device_call : call<T, Op, Partitioner, simd_detector> {
+class device_call : public typed_call<T, Op, Partitioner, simd_detector> {
+  using base = typed_call<T, Op, Partitioner, simd_detector>;
+
+ public:
   using device_type = Device;
   static constexpr bool is_group = true;
+  using base::base;
 
   std::shared_ptr<device_transfer<Device>> transfer;
 
@@ -43,8 +47,8 @@ struct device_call : call<T, Op, Partitioner, simd_detector> {
   [[nodiscard]] bool available(std::size_t block) const { return transfer->available(block); }
   void await(std::size_t block) const { transfer->await(block); }
   [[nodiscard]] std::uint64_t marks(std::size_t block, std::size_t n) const { return transfer->input().marks(block, n); }
-  [[nodiscard]] const T* input(std::size_t block) const { return reinterpret_cast<const T*>(transfer->input().slot(block)); }
-  [[nodiscard]] T* output(std::size_t block, std::size_t n = 1) const { return reinterpret_cast<T*>(transfer->room(block, n)); }
+  [[nodiscard]] const std::byte* input(std::size_t block) const { return transfer->input().slot(block); }
+  [[nodiscard]] std::byte* output(std::size_t block, std::size_t n = 1) const { return transfer->room(block, n); }
   [[nodiscard]] std::size_t together(std::size_t block, std::size_t n) const { return transfer->input().together(block, n); }
   [[nodiscard]] static constexpr bool in_place() { return true; }  // what is null is cleared on the device
   void copy_through() const { transfer->copy_through(); }
@@ -79,18 +83,19 @@ auto with_device_call(const Device& device, typename Device::stream stream, bool
                       std::span<const T> in, std::span<T> out, const F& f, const A&... more) {
   static_assert(legal<T, A...>());
   const auto c = choose<T>(more...);
-  using partitioner_type = decltype(c.partition);
+  using call_type = device_call<T, decltype(c.op), decltype(c.partition), Device>;
   static_assert(takes_devices<decltype(c.topology)>, "omni: tensors on a device go by automatic, colocated or replicated");
   static_assert(
       requires { c.partition.uniform(); }, "omni: tensors on a device are cut into blocks of equal size");
   static_assert(std::is_same_v<std::remove_cv_t<decltype(c.detector)>, simd_detector>,
                 "omni: tensors on a device are scanned there, by no detector of the host");
-  device_call<T, decltype(c.op), partitioner_type, Device> made{{in, out, c.op, c.partition, simd_detector{}}, nullptr};
+  const typename call_type::policies policies(c.op, c.partition, simd_detector{});
+  call_type made(policies, in, out);
   made.limit = c.limit;
   expect_usable(made);
   const auto n = made.size();
   const auto block = std::max<std::size_t>(made.largest_block(), 1);
-  if (made.blocks() != (n + block - 1) / block || (made.blocks() > 1 && block != made.partition.uniform()))
+  if (made.blocks() != (n + block - 1) / block || (made.blocks() > 1 && block != made.uniform_block()))
     throw usage("omni: tensors on a device are cut into blocks of equal size");
   if (made.blocks() > std::numeric_limits<std::uint32_t>::max()) throw usage("omni: more than 2^32 blocks on a device");
   if (reinterpret_cast<std::uintptr_t>(in.data()) % alignof(T) != 0 ||

@@ -376,7 +376,7 @@ class device_engine {
     report_.bytes_received += bytes;
   }
 
-  Call call_;
+  const Call& call_;  // of the collective, which outlives its engine
   std::size_t chunk_bytes_;
   int rank_, ranks_;
   exchange_greeting greeting_;

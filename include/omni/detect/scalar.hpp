@@ -2,11 +2,11 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <span>
+
+#include "../detail/detect/mark.hpp"
 
 namespace omni {
 
@@ -16,14 +16,9 @@ struct scalar_detector {
   /// whose bits are not those of `identity`.
   template <class T>
   [[nodiscard]] std::uint64_t mark(std::span<const T> run, std::size_t block, const T& identity) const {
-    std::uint64_t marked = 0;
-    for (std::size_t first = 0, i = 0; first < run.size(); first += block, ++i) {
-      const auto part = run.subspan(first, std::min(block, run.size() - first));
-      const bool null =
-          std::all_of(part.begin(), part.end(), [&](const T& x) { return std::memcmp(&x, &identity, sizeof(T)) == 0; });
-      marked |= std::uint64_t{!null} << i;
-    }
-    return marked;
+    const auto bytes = std::as_bytes(run);
+    return detail::mark_elements(bytes.data(), bytes.size(), block * sizeof(T), reinterpret_cast<const std::byte*>(&identity),
+                                 sizeof(T));
   }
 };
 

@@ -7,18 +7,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
-#include <type_traits>
-#include <utility>
 
 #include "../calibration.hpp"
-#include "../deadline.hpp"
-#include "../detail/call/chosen_engine.hpp"
 #include "../detail/call/environment.hpp"
 #include "../detail/call/selection_context.hpp"
-#include "../detail/shared/shared_records.hpp"
-#include "../detail/slots/slots.hpp"
-#include "hierarchical.hpp"
-#include "ring.hpp"
+#include "../detail/shared/record_sizes.hpp"
 
 namespace omni {
 
@@ -61,7 +54,7 @@ struct automatic {
   static constexpr int most_sharing_ranks = 16;
   /// Whether all of a rank's contribution travels with the record that tells of the call, where ranks share memory.
   [[nodiscard]] static constexpr bool is_recorded(std::size_t bytes, int ranks) {
-    return ranks <= most_sharing_ranks && bytes <= detail::shared_records::most_bytes(ranks);
+    return ranks <= most_sharing_ranks && bytes <= detail::record_sizes::most_bytes(ranks);
   }
   /// Unless some rank's tensor is dense, and so large that its records would not stay in the second cache, or that a slow window
   /// would cost more than MPI's.
@@ -143,145 +136,12 @@ struct automatic {
     if (here.forced == detail::preset::colocated) return false;
     return here.ranks == 2 || here.forced == detail::preset::replicated;
   }
-  [[nodiscard]] static detail::ownership streams(const detail::selection_context& here) {
-    return is_replicated(here) ? detail::ownership::replicated : detail::ownership::shared;
-  }
   [[nodiscard]] static std::string_view streams_name(const detail::selection_context& here) {
     return is_replicated(here) ? "replicated" : "colocated";
   }
 
   template <class Call, class Transport>
   class engine;
-};
-
-namespace detail {
-
-/// Whether the transport reduces by itself what Op means on T.
-template <class Transport, class T, class Op>
-constexpr bool reduces_itself() {
-  if constexpr (requires { Transport::template has_allreduce<T, Op>; }) return Transport::template has_allreduce<T, Op>;
-  else return false;
-}
-
-/// What one call's choice goes by. Precondition: the ranks have agreed on it.
-template <class Call, class Transport>
-selection_context around(const Call& call, const Transport& transport) {
-  auto here = selection_context::of(transport);
-  here.shares = call.shares;
-  here.native = reduces_itself<Transport, typename Call::value_type, typename Call::operation_type>();
-  here.commutes = commutes<typename Call::operation_type, typename Call::value_type>();
-  here.hands_over = call.blocking && limit_of(call, transport).count() == 0;
-  here.levels = false;
-  if constexpr (may_be_hierarchical<Call, Transport>()) here.levels = transport.has_levels(0, call.blocking);
-  return here;
-}
-
-/// The handle of the transport's own allreduce under way, where it has one.
-template <bool Native, class Call, class Transport>
-struct native_request {
-  using type = nothing;
-};
-template <class Call, class Transport>
-struct native_request<true, Call, Transport> {
-  using type = decltype(std::declval<Transport&>().iallreduce(std::declval<Call&>().in, std::declval<Call&>().out,
-                                                              std::declval<Call&>().op));
-};
-
-/// Runs what follows from the size and from the density that the ranks have agreed on.
-template <class Call, class Transport>
-class automatic_choice {
-  using streams_engine = stream_engine<Call, Transport>;
-  using ring_engine = detail::ring_engine<Call, Transport>;
-  using levels_engine = hierarchical_engine<Call, Transport, automatic, automatic>;
-  using mailbox_type = decltype(std::declval<Transport&>().open());
-  static constexpr bool native = reduces_itself<Transport, typename Call::value_type, typename Call::operation_type>();
-
- public:
-  automatic_choice(const automatic& t, const Call& call, Transport& transport, mailbox_type mailbox)
-      : call_(call), transport_(&transport) {
-    const auto here = around(call, transport);
-    switch (t.choose(call.bytes(), call.density, here)) {
-      case algorithm::native:
-        return;
-      case algorithm::levels:
-        if constexpr (may_be_hierarchical<Call, Transport>())
-          engine_.template emplace<levels_engine>(hierarchical<>{}, call, transport, std::move(mailbox));
-        return;
-      case algorithm::ring:
-        engine_.template emplace<ring_engine>(ring{}, call, transport, std::move(mailbox));
-        return;
-      case algorithm::streams:
-        engine_.template emplace<streams_engine>(automatic::streams(here), automatic::streams_name(here), stream_options{}, call,
-                                                 transport, std::move(mailbox));
-    }
-  }
-  // Where no engine was made MPI's own allreduce does the work.
-  void start() {
-    if (engine_.is_made()) return engine_.start();
-    if constexpr (native) request_ = transport_->iallreduce(call_.in, call_.out, call_.op);
-  }
-  bool progress() {
-    if (engine_.is_made()) return engine_.progress();
-    if constexpr (native) reduced_ = reduced_ || transport_->test(request_);
-    return reduced_;
-  }
-  void wait() {
-    if (engine_.is_made()) return engine_.wait();
-    if constexpr (native) transport_->wait(request_);
-  }
-  [[nodiscard]] bool done() const { return engine_.is_made() ? engine_.done() : reduced_; }
-  [[nodiscard]] awaited awaits() const { return engine_.is_made() ? engine_.awaits() : awaited{{}, "MPI_Iallreduce"}; }
-  void give_up() noexcept {
-    if (engine_.is_made()) engine_.give_up();
-  }
-  void finish(report& r) const {
-    if (engine_.is_made()) return engine_.finish(r);
-    r.topology = "mpi";
-    r.blocks_total = r.blocks_sent = r.union_blocks = call_.blocks();
-  }
-
- private:
-  Call call_;
-  Transport* transport_;
-  std::conditional_t<may_be_hierarchical<Call, Transport>(), chosen_engine<streams_engine, ring_engine, levels_engine>,
-                     chosen_engine<streams_engine, ring_engine>>
-      engine_;
-  typename native_request<native, Call, Transport>::type request_{};
-  bool reduced_ = false;
-};
-
-/// Where packets may be lost there is nothing to choose.
-template <class Call, class Transport>
-struct automatic_slots : slot_engine<Call, Transport> {
-  template <class Mailbox>
-  automatic_slots(const automatic& /*none*/, const Call& call, Transport& transport, Mailbox mailbox)
-      : slot_engine<Call, Transport>(ownership::shared, "colocated", {}, call, transport, std::move(mailbox)) {}
-};
-
-/// Nor for a group of tensors: only the owner streams know of several.
-template <class Call, class Transport>
-struct automatic_group : stream_engine<Call, Transport> {
-  template <class Mailbox>
-  automatic_group(const automatic& /*none*/, const Call& call, Transport& transport, Mailbox mailbox)
-      : stream_engine<Call, Transport>(automatic::streams(selection_context::of(transport)),
-                                       automatic::streams_name(selection_context::of(transport)), {}, call, transport,
-                                       std::move(mailbox)) {}
-};
-
-template <class Call, class Transport>
-auto automatic_engine_for() {
-  if constexpr (may_lose<Transport>) return std::type_identity<automatic_slots<Call, Transport>>{};
-  else if constexpr (Call::is_group) return std::type_identity<automatic_group<Call, Transport>>{};
-  else return std::type_identity<automatic_choice<Call, Transport>>{};
-}
-template <class Call, class Transport>
-using automatic_engine = typename decltype(automatic_engine_for<Call, Transport>())::type;
-
-}  // namespace detail
-
-template <class Call, class Transport>
-class automatic::engine : public detail::automatic_engine<Call, Transport> {
-  using detail::automatic_engine<Call, Transport>::automatic_engine;
 };
 
 }  // namespace omni

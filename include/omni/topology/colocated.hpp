@@ -4,9 +4,6 @@
 
 #include <cstddef>
 #include <string_view>
-#include <utility>
-
-#include "../detail/slots/slots.hpp"
 
 namespace omni {
 
@@ -23,12 +20,7 @@ struct colocated {
   friend bool operator==(const colocated&, const colocated&) = default;
 
   template <class Call, class Transport>
-  struct engine : detail::owner_engine<Call, Transport> {
-    template <class Mailbox>
-    engine(const colocated& t, const Call& call, Transport& transport, Mailbox mailbox)
-        : detail::owner_engine<Call, Transport>(detail::ownership::shared, name, {t.packet_bytes, t.window}, call, transport,
-                                                std::move(mailbox)) {}
-  };
+  struct engine;
 };
 
 }  // namespace omni

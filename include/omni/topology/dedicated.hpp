@@ -4,9 +4,6 @@
 
 #include <cstddef>
 #include <string_view>
-#include <utility>
-
-#include "../detail/slots/slots.hpp"
 
 namespace omni {
 
@@ -25,12 +22,7 @@ struct dedicated {
   friend bool operator==(const dedicated&, const dedicated&) = default;
 
   template <class Call, class Transport>
-  struct engine : detail::owner_engine<Call, Transport> {
-    template <class Mailbox>
-    engine(const dedicated& t, const Call& call, Transport& transport, Mailbox mailbox)
-        : detail::owner_engine<Call, Transport>(detail::ownership::servers, name, {t.packet_bytes, t.window}, call, transport,
-                                                std::move(mailbox)) {}
-  };
+  struct engine;
 };
 
 }  // namespace omni

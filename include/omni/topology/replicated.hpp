@@ -4,9 +4,6 @@
 
 #include <cstddef>
 #include <string_view>
-#include <utility>
-
-#include "../detail/streams/streams.hpp"
 
 namespace omni {
 
@@ -23,13 +20,7 @@ struct replicated {
   friend bool operator==(const replicated&, const replicated&) = default;
 
   template <class Call, class Transport>
-  struct engine : detail::stream_engine<Call, Transport> {
-    static_assert(!detail::may_lose<Transport>, "omni: replicated needs a transport that loses nothing; use colocated");
-    template <class Mailbox>
-    engine(const replicated& t, const Call& call, Transport& transport, Mailbox mailbox)
-        : detail::stream_engine<Call, Transport>(detail::ownership::replicated, name, {t.packet_bytes, t.window}, call, transport,
-                                                 std::move(mailbox)) {}
-  };
+  struct engine;
 };
 
 }  // namespace omni

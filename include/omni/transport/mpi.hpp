@@ -234,31 +234,33 @@ class mpi {
 
   // What MPI does better itself: small tensors, and dense ones of middling size.
 
+  using reduction = detail::mpi_reduction;
+  /// That of an operation on a type; nullptr: MPI has none.
   template <class T, class Op>
-  static constexpr bool has_allreduce = detail::has_mpi_allreduce<T, Op>;
+  [[nodiscard]] static constexpr const reduction* reduction_of() {
+    if constexpr (detail::has_mpi_allreduce<T, Op>) return &detail::mpi_reduction_of<T, Op>;
+    else return nullptr;
+  }
 
-  template <class T, class Op>
-  void allreduce(std::span<const T> in, std::span<T> out, const Op& /*op*/) {
-    const bool in_place = in.data() == static_cast<const T*>(out.data());
-    const auto type = detail::mpi_type<T>();
-    const auto op = detail::mpi_operation<T, Op>();
-    const auto comm = context_->comm();
+  /// In place, or `in` and `out` are disjoint; elements of so many bytes.
+  void allreduce(std::span<const std::byte> in, std::span<std::byte> out, std::size_t element, const reduction& how) {
+    const bool in_place = in.data() == out.data();
+    const auto type = how.type();
+    const auto op = detail::mpi_contexts::operation_of(how);
     for (std::size_t at = 0; at < in.size();) {
-      const auto n = std::min(in.size() - at, largest_count);
-      const int count = detail::mpi_count(n);
+      const auto n = std::min((in.size() - at) / element, largest_count);
       const void* const from = in_place ? MPI_IN_PLACE : in.data() + at;
-      T* const to = out.data() + at;
-      detail::check(MPI_Allreduce(from, to, count, type, op, comm), "MPI_Allreduce");
-      at += n;
+      detail::check(MPI_Allreduce(from, out.data() + at, detail::mpi_count(n), type, op, context_->comm()), "MPI_Allreduce");
+      at += n * element;
     }
   }
   /// Precondition: the size fits an int.
-  template <class T, class Op>
-  [[nodiscard]] MPI_Request iallreduce(std::span<const T> in, std::span<T> out, const Op& /*op*/) {
-    const void* const from = in.data() == static_cast<const T*>(out.data()) ? MPI_IN_PLACE : in.data();
+  [[nodiscard]] MPI_Request iallreduce(std::span<const std::byte> in, std::span<std::byte> out, std::size_t element,
+                                       const reduction& how) {
+    const void* const from = in.data() == out.data() ? MPI_IN_PLACE : in.data();
     MPI_Request request = MPI_REQUEST_NULL;
-    detail::check(MPI_Iallreduce(from, out.data(), detail::mpi_count(in.size()), detail::mpi_type<T>(),
-                                 detail::mpi_operation<T, Op>(), context_->comm(), &request),
+    detail::check(MPI_Iallreduce(from, out.data(), detail::mpi_count(in.size() / element), how.type(),
+                                 detail::mpi_contexts::operation_of(how), context_->comm(), &request),
                   "MPI_Iallreduce");
     return request;
   }

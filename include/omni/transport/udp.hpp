@@ -28,6 +28,7 @@
 #include "../allreduce.hpp"
 #include "../detail/datagram/datagram_demux.hpp"
 #include "../detail/memory/aligned_bytes.hpp"
+#include "../engines.hpp"
 #include "../error.hpp"
 
 namespace omni::transport {
@@ -54,7 +55,7 @@ class udp_socket {
     std::exception_ptr failed;
     try {
       if (bytes_ < 512 || bytes_ > 65507)
-        throw usage("omni: datagrams of " + std::to_string(bytes_) + " bytes; UDP carries 512 to 65507");
+        throw usage(text() << "omni: datagrams of " << bytes_ << " bytes; UDP carries 512 to 65507");
       bind_to(options.address);
     } catch (...) {
       failed = std::current_exception();  // the others wait for this rank's address
@@ -65,7 +66,7 @@ class udp_socket {
     allreduce(others, all, max{});
     if (failed) std::rethrow_exception(failed);
     for (std::size_t r = 0; r < all.size(); ++r) {
-      if (all[r] == 0) throw error("omni: rank " + std::to_string(r) + " could not open its UDP socket");
+      if (all[r] == 0) throw error(text() << "omni: rank " << r << " could not open its UDP socket");
       sockaddr_in a{};
       a.sin_family = AF_INET;
       a.sin_addr.s_addr = static_cast<in_addr_t>(all[r] >> 16U);

@@ -6,52 +6,63 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
-#include <type_traits>
-#include <typeinfo>
+#include <utility>
+#include <vector>
 
 #include "../../block.hpp"
 #include "../../concepts.hpp"
+#include "../deal/parts.hpp"
+#include "../detect/mark.hpp"
 #include "../wire/signature.hpp"
+#include "element_loops.hpp"
+#include "tensor_group.hpp"
+#include "topology_state.hpp"
 
 namespace omni::detail {
 
 /// Where there is no member.
 struct nothing {};
 
-/// Tells operations of one name apart: by their type where they have no name (compilers spell lambdas alike), by what they say of
-/// their values with `fingerprint()`, and by an identity that is a value.
-template <class T, class Op>
-std::uint64_t operation_state(const Op& op) {
-  std::uint64_t h = 0;
-#if defined(__cpp_rtti)
-  if constexpr (!has_name<Op>) {
-    static const auto type = hash(typeid(Op).name());
-    h = type;
-  }
-#endif
-  if constexpr (requires { op.fingerprint(); }) h = mixed(h, op.fingerprint());
-  if constexpr (has_identity_member<Op, T> &&
-                (std::has_unique_object_representations_v<T> || std::is_same_v<T, float> || std::is_same_v<T, double>)) {
-    const T identity = op.identity();
-    h = mixed(h, hash({reinterpret_cast<const char*>(&identity), sizeof(T)}));
-  }
-  return h;
-}
+/// How a stage of two levels looks at the tensor of the call that it is part of (detail/levels).
+struct stage_view {
+  std::optional<parts> cut{};  ///< blocks are taken in the order of its map, and of what has been sent nothing stays
+  bool gathers = false;        ///< every block comes from one rank: ranks give each other their parts
+  block_range own{};           ///< the elements of this rank's part, where they gather
+  bool cleared = false;        ///< all others are null already
+};
 
-/// Everything about one allreduce that is known before anything is sent: what a topology's engine works on.
-template <class T, class Op, class Partitioner, class Detector>
-struct call {
-  using value_type = T;
-  using operation_type = Op;
-  using detector_type = Detector;
+/// Everything about one allreduce that is known before anything is sent: what a topology's engine works on. The types of the
+/// caller's arguments are behind its functions: tensors are bytes here, and lengths are counted in elements.
+class call {
+ public:
+  call() = default;
+  /// @param p lives until the call is over, or until outlive().
+  call(const element_loops& l, const void* p, std::span<const std::byte> i, std::span<std::byte> o)
+      : in(i), out(o), loops_(&l), policies_(p), size_(i.size() / l.element_bytes) {
+    measure();
+    if (uniform_ != 0 || !l.equal_blocks) {  // else the caller hears of it
+      blocks_ = l.count(p, size_);
+      largest_ = l.largest(p, size_);
+    }
+  }
+  /// Of a group.
+  call(const element_loops& l, const void* p, std::shared_ptr<const tensor_group> g)
+      : loops_(&l),
+        policies_(p),
+        group_(std::move(g)),
+        size_(group_->elements()),
+        blocks_(group_->blocks()),
+        largest_(group_->largest_block()) {
+    measure();
+  }
 
-  std::span<const T> in;
-  std::span<T> out;  ///< as long as in, and the same memory or disjoint from it
-  Op op;
-  Partitioner partition;
-  Detector detector;
+  std::span<const std::byte> in;  ///< empty for a group
+  std::span<std::byte> out;       ///< as long as in, and the same memory or disjoint from it
   bool blocking = true;
   std::string_view topology{};   ///< as the caller named it
   std::uint64_t options = 0;     ///< of the topology, where all ranks must have the same ones
@@ -62,81 +73,246 @@ struct call {
   bool shares = false;               ///< and share memory for packets
   std::chrono::nanoseconds limit{};  ///< of a wait, as the caller chose it; 0: not
   bool is_stage = false;             ///< of another call, that is: neither traced by itself nor left to MPI unseen
+  const void* native = nullptr;      ///< how the transport reduces it by itself (native_reduction), if it does
+  std::shared_ptr<const stage_view> stage{};
+  bool is_part = false;              ///< of a key-value call, which is what is told of
+  const signature* terms = nullptr;  ///< of that call, which are what ranks have to give alike
+  bool is_summary = false;           ///< three numbers that go with the agreement, where there is one
 
-  static constexpr bool is_group = false;  ///< of several tensors (group.hpp)
-
-  [[nodiscard]] bool in_place() const { return static_cast<const T*>(out.data()) == in.data(); }
-  [[nodiscard]] std::size_t size() const { return in.size(); }
-  [[nodiscard]] std::size_t blocks() const { return partition.count(in.size()); }
-  [[nodiscard]] std::size_t bytes() const { return in.size_bytes(); }
-  [[nodiscard]] block_range range(std::size_t block) const { return partition.block(block, in.size()); }
-  [[nodiscard]] std::size_t largest_block() const { return partition.largest(in.size()); }
-  /// Where a block's elements lie, and those of the n - 1 after it if they are `together`.
-  [[nodiscard]] const T* input(std::size_t block) const { return in.data() + range(block).first; }
-  [[nodiscard]] T* output(std::size_t block, std::size_t /*n*/ = 1) const { return out.data() + range(block).first; }
-  /// Of n blocks from this one on, those that lie one after the other.
-  [[nodiscard]] std::size_t together(std::size_t /*block*/, std::size_t n) const { return n; }
+  // ---- elements
+  [[nodiscard]] const element_loops& loops() const { return *loops_; }
+  [[nodiscard]] std::size_t element_bytes() const { return loops_->element_bytes; }
+  [[nodiscard]] std::size_t size() const { return size_; }
+  [[nodiscard]] std::size_t bytes() const { return size_ * loops_->element_bytes; }
+  [[nodiscard]] bool in_place() const { return group_ ? group_->in_place() : out.data() == in.data(); }
+  /// Whether null blocks are not sent.
+  [[nodiscard]] bool skips() const { return loops_->skips; }
+  /// to[i] = sources[0][i] op sources[1][i] op ... in the order given; from the identity on, where some rank has left its block
+  /// out.
+  void fold(std::span<const void* const> sources, bool from_identity, void* to, std::size_t n) const {
+    loops_->fold(policies_, sources, from_identity, to, n);
+  }
+  /// A bit for each block of a run of n elements that has one that is not null. Precondition: null blocks are not sent.
+  [[nodiscard]] std::uint64_t mark(const std::byte* run, std::size_t n, std::size_t block) const {
+    if (loops_->mark != nullptr) return loops_->mark(policies_, run, n, block);
+    return mark_blocks(run, n * element_bytes(), block * element_bytes(), null_);
+  }
+  void mark_ahead(const std::byte* all, std::size_t n, std::size_t block, std::span<std::uint64_t> marks) const {
+    loops_->mark_ahead(policies_, all, n, block, marks);
+  }
+  /// Makes n elements null.
+  void clear_elements(std::byte* to, std::size_t n) const { fill(to, n * element_bytes(), null_); }
   /// What one rank alone has to do.
   void copy_through() const {
-    if (!in_place()) std::copy(in.begin(), in.end(), out.begin());
+    for (std::size_t i = 0; group_ && i < group_->tensors(); ++i) copy_tensor(group_->in(i), group_->out(i));
+    if (!group_) copy_tensor(in, out);
   }
-  /// The caller's memory may be gone.
+
+  // ---- blocks
+  [[nodiscard]] std::size_t blocks() const { return blocks_; }
+  [[nodiscard]] std::size_t largest_block() const { return largest_; }
+  /// Whether all blocks but the last have one size; the caller's partitioner says which, and it is 0 where it says nonsense.
+  [[nodiscard]] bool equal_blocks() const { return loops_->equal_blocks; }
+  [[nodiscard]] std::size_t uniform_block() const { return uniform_; }
+  /// Of a group the position counts through all tensors.
+  [[nodiscard]] block_range range(std::size_t block) const {
+    if (stage && stage->cut) block = stage->cut->block(block);
+    if (!group_) return range_in(block, size_);
+    const auto& t = (*group_)[group_->tensor(block)];
+    const auto b = range_in(block - t.first_block, t.size);
+    return {t.position + b.first, b.size};
+  }
+  /// Those of n consecutive blocks that are `together`.
+  [[nodiscard]] block_range range(std::size_t block, std::size_t n) const {
+    const auto first = range(block);
+    if (n == 1) return first;
+    const auto last = range(block + n - 1);
+    return {first.first, last.first + last.size - first.first};
+  }
+  /// Where a block's elements lie, and those of the n - 1 after it if they are `together`.
+  [[nodiscard]] const std::byte* input(std::size_t block) const {
+    const auto first = range(block).first;
+    if (!group_) return in.data() + first * element_bytes();
+    const auto t = group_->tensor(block);
+    return group_->in(t).data() + (first - (*group_)[t].position) * element_bytes();
+  }
+  [[nodiscard]] std::byte* output(std::size_t block, std::size_t /*n*/ = 1) const {
+    const auto first = range(block).first;
+    if (!group_) return out.data() + first * element_bytes();
+    const auto t = group_->tensor(block);
+    return group_->out(t).data() + (first - (*group_)[t].position) * element_bytes();
+  }
+  /// Of n blocks from this one on, those that lie one after the other.
+  [[nodiscard]] std::size_t together(std::size_t block, std::size_t n) const {
+    if (stage && stage->cut) return stage->cut->map().in_stripe(block, n);
+    return group_ ? group_->together(block, n) : n;
+  }
+  /// A bit for each of the blocks, of `block` elements, of a run of n elements from `first` on that have to be sent.
+  [[nodiscard]] std::uint64_t mark_run(std::size_t first, std::size_t n, std::size_t block) const {
+    if (!skips()) return ones((n + block - 1) / block);
+    return stage && stage->gathers ? mark_own(range(first).first, n, block) : mark(input(first), n, block);
+  }
+  /// What no rank contributes to is null.
+  void clear(std::size_t block, std::size_t n) const { clear_elements(output(block, n), range(block, n).size); }
+
+  // ---- stages of two levels
+  [[nodiscard]] bool gathers() const { return stage && stage->gathers; }
+  /// Who owns which block, if not all ranks own some.
+  [[nodiscard]] const stripes* map() const { return stage && stage->cut ? &stage->cut->map() : nullptr; }
+  /// Before the first block is looked at.
+  void prepare() const {
+    if (!gathers() || stage->cleared || out.empty()) return;
+    const auto [first, n] = stage->own;
+    clear_elements(out.data(), first);
+    clear_elements(out.data() + (first + n) * element_bytes(), size_ - first - n);
+  }
+  /// When blocks have been packed.
+  void sent(std::size_t block, std::size_t n) const {
+    if (stage && stage->cut && skips()) clear(block, n);
+  }
+
+  // ---- the tensors of a group, and parts of a tensor
+  [[nodiscard]] const tensor_group* group() const { return group_.get(); }
+  /// The same call for one tensor of a group; for one without elements, if it has none.
+  [[nodiscard]] call one(std::size_t i) const {
+    call made = i < group_->tensors() ? call(*loops_, policies_, group_->in(i), group_->out(i)) : call(*loops_, policies_, {}, {});
+    made.keeps_ = keeps_;
+    made.limit = limit;
+    made.native = native;
+    return made;
+  }
+  /// For n elements from `first` on, in place in the output.
+  [[nodiscard]] call part(std::size_t first, std::size_t n) const {
+    const auto there = out.subspan(first * element_bytes(), n * element_bytes());
+    call made(*loops_, policies_, there, there);
+    made.keeps_ = keeps_;
+    made.blocking = blocking;
+    made.limit = limit;
+    made.native = native;
+    return made;
+  }
+
+  // ---- the caller's memory
+  /// The caller's policies may go: from now on the call has its own.
+  void outlive() {
+    if (keeps_ || policies_ == nullptr) return;
+    keeps_ = loops_->copy(policies_);
+    policies_ = keeps_.get();
+    measure();
+  }
+  /// The caller's tensors may be gone.
   void let_go() {
     in = {};
     out = {};
+    size_ = blocks_ = 0;
+    if (group_)
+      group_ = std::make_shared<const tensor_group>(*loops_, policies_, std::vector<std::span<const std::byte>>(),
+                                                    std::vector<std::span<std::byte>>());
   }
 
+  // ---- what ranks must have alike
   /// What the caller has to give alike on all ranks.
   [[nodiscard]] signature sign() const { return sign("", packet_bytes, window); }
   /// What this rank tells the others of its call.
   [[nodiscard]] signature sign(std::string_view mode, std::size_t largest_packet, int in_flight) const {
-    // Spelled once per instantiation.
-    static const short_name<48> type(type_name<T>());
-    static const short_name<40> operation(operation_name<Op>());
+    if (terms != nullptr) {
+      auto s = *terms;
+      if (mode != "dedicated") return s;
+      s.packet_bytes = largest_packet;  // a server has to know
+      s.window = static_cast<std::uint32_t>(in_flight);
+      return s;
+    }
     signature s;
-    s.count = in.size();
-    s.element_size = sizeof(T);
-    s.blocks = blocks();
-    s.largest_block = partition.largest(in.size());
+    s.count = size_;
+    s.element_size = element_bytes();
+    s.blocks = blocks_;
+    s.largest_block = largest_;
     s.packet_bytes = largest_packet;
     s.window = static_cast<std::uint32_t>(in_flight);
     s.waiting = (blocking ? 1U : 0U) | (limit.count() != 0 ? 2U : 0U);
     s.options = options;
-    s.type = type;
-    s.operation = operation;
-    s.operation_state = operation_state<T>(op);
-    s.partition = static_cast<std::uint32_t>(cuts());
+    s.type = loops_->type_on_wire;
+    s.operation = loops_->operation_on_wire;
+    s.operation_state = operation_state();
+    s.partition = cuts();
     s.topology = short_name<16>(topology);
     s.mode = short_name<16>(mode);
     return s;
   }
-  /// Tells partitioners apart: by their type, by what they say of their values, and by every cut where blocks are not equal.
-  [[nodiscard]] std::uint64_t cuts() const {
-    static const auto type = hash(spelled<Partitioner>());
-    auto h = type;
-    if constexpr (requires { partition.fingerprint(); }) h = mixed(h, partition.fingerprint());
-    if constexpr (!requires { partition.uniform(); }) {
-      const auto n = blocks();
-      for (std::size_t i = 0; i < n; ++i) h = mixed(h, partition.block(i, in.size()).size);
-    }
-    return h ^ h >> 32U;
+  /// What the operation's values are, as a hash.
+  [[nodiscard]] std::uint64_t operation_state() const {
+    return loops_->operation_state != nullptr ? loops_->operation_state(policies_) : 0;
   }
+
+ private:
+  static std::uint64_t ones(std::size_t n) { return n >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << n) - 1; }
+  static void copy_tensor(std::span<const std::byte> from, std::span<std::byte> to) {
+    if (from.data() != to.data() && !from.empty()) std::memcpy(to.data(), from.data(), from.size());
+  }
+  // What is asked of the policies once.
+  void measure() {
+    if (loops_->null != nullptr) null_ = null_element(loops_->null(policies_), loops_->element_bytes);
+    if (loops_->uniform != nullptr) uniform_ = loops_->uniform(policies_);
+  }
+  [[nodiscard]] block_range range_in(std::size_t block, std::size_t n) const {
+    if (loops_->block != nullptr) return loops_->block(policies_, block, n);
+    const auto first = block * uniform_;
+    return {first, std::min(uniform_, n - first)};
+  }
+  // Only what lies in this rank's part.
+  [[nodiscard]] std::uint64_t mark_own(std::size_t first, std::size_t n, std::size_t block) const {
+    const auto& own = stage->own;
+    const auto blocks_before = [&](std::size_t element) { return element <= first ? 0 : (element - first + block - 1) / block; };
+    const auto begin = blocks_before(own.first), end = blocks_before(own.first + own.size);
+    if (begin >= end || begin * block >= n) return 0;
+    const auto marked = mark_blocks(in.data() + first * element_bytes(), n * element_bytes(), block * element_bytes(), null_);
+    return marked & ones(end) & ~ones(begin);
+  }
+  // Tells partitioners apart: by their type, by what they say of their values, and by every cut where blocks are not equal.
+  [[nodiscard]] std::uint32_t cuts() const {
+    auto h = loops_->partitioner;
+    if (group_) h = mixed(h, group_->fingerprint());
+    if (loops_->partition_state != nullptr) h = mixed(h, loops_->partition_state(policies_));
+    if (!loops_->equal_blocks)
+      for (std::size_t i = 0; i < blocks_; ++i) h = mixed(h, range(i).size);
+    return static_cast<std::uint32_t>(h ^ h >> 32U);
+  }
+
+  const element_loops* loops_ = &no_loops;
+  const void* policies_ = nullptr;
+  std::shared_ptr<const void> keeps_{};  // the policies, of a call that has outlived the caller's
+  std::shared_ptr<const tensor_group> group_{};
+  std::size_t size_ = 0, blocks_ = 0, largest_ = 0, uniform_ = 0;
+  null_element null_{};
 };
 
-/// What ranks must have alike of a topology, beside its name.
-template <class Topology>
-std::uint64_t topology_options(const Topology& t) {
-  if constexpr (requires { t.fingerprint(); }) return t.fingerprint();
-  else return 0;
-}
-/// All that tells two topologies of a kind apart.
-template <class Topology>
-std::uint64_t topology_state(const Topology& t) {
-  auto h = mixed(hash(Topology::name), topology_options(t));
-  if constexpr (requires { t.packet_bytes; }) h = mixed(h, t.packet_bytes);
-  if constexpr (requires { t.window; }) h = mixed(h, static_cast<std::uint64_t>(t.window));
-  return h;
-}
+/// A call whose types are known yet.
+template <class T, class Op, class Partitioner, class Detector>
+class typed_call : public call {
+ public:
+  using value_type = T;
+  using operation_type = Op;
+  using policies = call_policies<T, Op, Partitioner, Detector>;
+  static constexpr bool is_group = false;  ///< of several tensors
+
+  typed_call(const policies& p, std::span<const T> i, std::span<T> o)
+      : call(loops_of<T, Op, Partitioner, Detector>, &p, std::as_bytes(i), std::as_writable_bytes(o)) {}
+};
+/// Of several tensors.
+template <class T, class Op, class Partitioner, class Detector>
+class typed_group : public call {
+ public:
+  using value_type = T;
+  using operation_type = Op;
+  using policies = call_policies<T, Op, Partitioner, Detector>;
+  static constexpr bool is_group = true;
+
+  [[nodiscard]] static constexpr const element_loops& table() { return loops_of<T, Op, Partitioner, Detector>; }
+
+  typed_group(const policies& p, std::vector<std::span<const std::byte>> i, std::vector<std::span<std::byte>> o)
+      : call(table(), &p, std::make_shared<const tensor_group>(table(), &p, std::move(i), std::move(o))) {}
+};
+
 /// Makes the call one of that topology.
 template <class Call, class Topology>
 void choose_topology(Call& call, const Topology& t) {

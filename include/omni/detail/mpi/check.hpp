@@ -27,7 +27,7 @@ inline void check(int code, const char* routine) {
 /// The one place where a size becomes MPI's int count.
 inline int mpi_count(std::size_t n) {
   if (n > static_cast<std::size_t>(std::numeric_limits<int>::max()))
-    throw usage("omni: a single MPI message of " + std::to_string(n) + " items does not fit an int count");
+    throw usage(text() << "omni: a single MPI message of " << n << " items does not fit an int count");
   return static_cast<int>(n);
 }
 

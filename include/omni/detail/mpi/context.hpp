@@ -11,7 +11,6 @@
 #include <cstdint>
 #include <exception>
 #include <limits>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -147,17 +146,17 @@ class mpi_context : public std::enable_shared_from_this<mpi_context> {
   [[nodiscard]] int ranks_of_a_host() const { return ranks_of_a_host_; }
   /// Ranks by host, or so many consecutive ones together: made at the first call, which is collective and blocks.
   [[nodiscard]] host_split& levels(int group) {
-    auto known = levels_.find(group);
-    if (known == levels_.end()) {
-      auto groups = hosts_;
-      groups.resize(static_cast<std::size_t>(size_), 0);
-      if (group > 0)
-        for (std::size_t r = 0; r < groups.size(); ++r) groups[r] = static_cast<std::int64_t>(r) / group;
-      known = levels_.emplace(group, std::make_unique<host_split>(comm_, groups)).first;
-    }
-    return *known->second;
+    for (const auto& [of, split] : levels_)
+      if (of == group) return *split;
+    auto groups = hosts_;
+    groups.resize(static_cast<std::size_t>(size_), 0);
+    if (group > 0)
+      for (std::size_t r = 0; r < groups.size(); ++r) groups[r] = static_cast<std::int64_t>(r) / group;
+    return *levels_.emplace_back(group, std::make_unique<host_split>(comm_, groups)).second;
   }
-  [[nodiscard]] bool knows_levels(int group) const { return levels_.find(group) != levels_.end(); }
+  [[nodiscard]] bool knows_levels(int group) const {
+    return std::any_of(levels_.begin(), levels_.end(), [&](const auto& l) { return l.first == group; });
+  }
   [[nodiscard]] const calibration& measured() const { return measured_; }
   /// Collective and blocking at the first call.
   const calibration& calibrate() {
@@ -209,7 +208,7 @@ class mpi_context : public std::enable_shared_from_this<mpi_context> {
   /// Numbers an operation; its messages have tags that follow from the number.
   [[nodiscard]] std::uint32_t open_call() {
     if (!open_.empty() && calls_ - open_.front() >= calls_in_flight)
-      throw usage("omni: an operation is not done yet, " + std::to_string(calls_in_flight) + " operations later");
+      throw usage(text() << "omni: an operation is not done yet, " << calls_in_flight << " operations later");
     open_.push_back(calls_);
     return calls_++;
   }
@@ -327,7 +326,7 @@ class mpi_context : public std::enable_shared_from_this<mpi_context> {
   int ranks_of_a_host_ = 1;
   calibration measured_;
   bool is_fast_ = false;
-  std::map<int, std::unique_ptr<host_split>> levels_;
+  std::vector<std::pair<int, std::unique_ptr<host_split>>> levels_;  // by the size of a group
   std::unique_ptr<neighbours> sharing_;
   std::unique_ptr<window> window_;
   std::uint32_t calls_ = 0, queued_ = 0, begun_ = 0;

@@ -15,6 +15,7 @@
 #include "../../error.hpp"
 #include "check.hpp"
 #include "context.hpp"
+#include "native.hpp"
 
 namespace omni::detail {
 
@@ -35,13 +36,20 @@ class mpi_contexts {
     if (last.context == nullptr || last.comm != user || last.freed != freed) last = {user, &find(user), freed};
     return *last.context;
   }
-  /// An operation of MPI, freed by MPI_Finalize.
-  static MPI_Op make_operation(MPI_User_function* f, bool commutes) {
-    MPI_Op made = MPI_OP_NULL;
-    check(MPI_Op_create(f, commutes ? 1 : 0, &made), "MPI_Op_create");
+  /// The operation of MPI that a reduction goes by; one that is made is freed by MPI_Finalize.
+  static MPI_Op operation_of(const mpi_reduction& r) {
+    if (const MPI_Op own = r.operation(); own != MPI_OP_NULL) return own;
+    thread_local std::pair<const mpi_reduction*, MPI_Op> last{nullptr, MPI_OP_NULL};
+    if (last.first == &r) return last.second;
     const std::lock_guard lock(mutex());
-    operations().push_back(made);
-    return made;
+    auto& made = operations();
+    auto found = std::find_if(made.begin(), made.end(), [&](const auto& o) { return o.first == &r; });
+    if (found == made.end()) {
+      MPI_Op op = MPI_OP_NULL;
+      check(MPI_Op_create(r.fold, r.commutes ? 1 : 0, &op), "MPI_Op_create");
+      found = made.insert(made.end(), {&r, op});
+    }
+    return (last = *found).second;
   }
 
  private:
@@ -87,8 +95,8 @@ class mpi_contexts {
     static auto& list = *new std::vector<entry>;
     return list;
   }
-  static std::vector<MPI_Op>& operations() {
-    static auto& list = *new std::vector<MPI_Op>;
+  static std::vector<std::pair<const mpi_reduction*, MPI_Op>>& operations() {
+    static auto& list = *new std::vector<std::pair<const mpi_reduction*, MPI_Op>>;
     return list;
   }
   static std::mutex& mutex() {
@@ -124,7 +132,7 @@ class mpi_contexts {
     auto left = contexts();
     std::reverse(left.begin(), left.end());
     for (const auto& e : left) MPI_Comm_delete_attr(e.comm, keyval());
-    for (auto& op : operations()) MPI_Op_free(&op);
+    for (auto& o : operations()) MPI_Op_free(&o.second);
     operations().clear();
     int key = keyval().exchange(MPI_KEYVAL_INVALID);
     MPI_Comm_free_keyval(&key);

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <vector>
 
 #include "check.hpp"
@@ -23,20 +22,26 @@ class host_split {
     int self = 0;
     check(MPI_Comm_rank(comm, &self), "MPI_Comm_rank");
     std::vector<std::int64_t> known;  // in the order of their lowest ranks
-    std::map<std::int64_t, std::vector<int>> members;
+    std::vector<std::vector<int>> members;
+    const auto number_of = [&](std::int64_t group) {
+      return static_cast<std::size_t>(std::find(known.begin(), known.end(), group) - known.begin());
+    };
     for (std::size_t r = 0; r < groups.size(); ++r) {
-      auto& m = members[groups[r]];
-      if (m.empty()) known.push_back(groups[r]);
-      m.push_back(static_cast<int>(r));
+      const auto g = number_of(groups[r]);
+      if (g == known.size()) {
+        known.push_back(groups[r]);
+        members.emplace_back();
+      }
+      members[g].push_back(static_cast<int>(r));
     }
-    const auto mine = groups[static_cast<std::size_t>(self)];
+    const auto mine = number_of(groups[static_cast<std::size_t>(self)]);
     inner_ranks = members[mine];
     part = static_cast<int>(std::find(inner_ranks.begin(), inner_ranks.end(), self) - inner_ranks.begin());
     parts = static_cast<int>(inner_ranks.size());
-    for (const auto& [group, m] : members) parts = std::min(parts, static_cast<int>(m.size()));
+    for (const auto& m : members) parts = std::min(parts, static_cast<int>(m.size()));
     if (part < parts)
-      for (const auto g : known) outer_ranks.push_back(members[g][static_cast<std::size_t>(part)]);
-    const auto number = static_cast<int>(std::find(known.begin(), known.end(), mine) - known.begin());
+      for (const auto& m : members) outer_ranks.push_back(m[static_cast<std::size_t>(part)]);
+    const auto number = static_cast<int>(mine);
     check(MPI_Comm_split(comm, number, self, &inner), "MPI_Comm_split");
     check(MPI_Comm_split(comm, part < parts ? part : MPI_UNDEFINED, number, &outer), "MPI_Comm_split");
   }

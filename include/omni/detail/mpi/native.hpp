@@ -8,7 +8,6 @@
 #include <type_traits>
 
 #include "../../operation.hpp"
-#include "contexts.hpp"
 
 namespace omni::detail {
 
@@ -40,30 +39,37 @@ inline constexpr bool has_mpi_type =
 template <class T, class Op>
 inline constexpr bool has_mpi_allreduce = is_builtin<Op>&& has_mpi_type<T>&& operation<Op, T>;
 
-/// The operation of MPI that means Op on T: its own where it is known to agree, else one that calls Op. MPI leaves NaN and -0.0
-/// open in MIN and MAX, Open MPI before 4.1.5 compares unsigned long wrongly, its vectorised SUM of 8 and 16 bits saturates, and
-/// not all operations are defined on all types.
+/// An allreduce of MPI's own: what it calls the type and the operation, and how to fold where it has none that is known to agree.
+/// MPI leaves NaN and -0.0 open in MIN and MAX, Open MPI before 4.1.5 compares unsigned long wrongly, its vectorised SUM of 8 and
+/// 16 bits saturates, and not all operations are defined on all types.
+struct mpi_reduction {
+  MPI_Datatype (*type)();
+  MPI_Op (*operation)();  ///< MPI_OP_NULL: none
+  MPI_User_function* fold;
+  bool commutes;
+};
+
 template <class T, class Op>
 MPI_Op mpi_operation() {
   constexpr bool number = std::is_arithmetic_v<T> && !std::is_same_v<T, bool>;
   constexpr bool adds = (number && sizeof(T) >= 4) || is_complex<T>;
+  constexpr bool is_signed = number && std::is_integral_v<T> && std::is_signed_v<T>;
   if constexpr (std::is_same_v<Op, sum> && adds) return MPI_SUM;
   else if constexpr (std::is_same_v<Op, prod> && adds) return MPI_PROD;
   else if constexpr (std::is_same_v<Op, band> && number) return MPI_BAND;
   else if constexpr (std::is_same_v<Op, bor> && number) return MPI_BOR;
   else if constexpr (std::is_same_v<Op, bxor> && number) return MPI_BXOR;
-  else if constexpr (std::is_same_v<Op, min> && number && std::is_integral_v<T> && std::is_signed_v<T>) return MPI_MIN;
-  else if constexpr (std::is_same_v<Op, max> && number && std::is_integral_v<T> && std::is_signed_v<T>) return MPI_MAX;
-  else {
-    static const MPI_Op made = mpi_contexts::make_operation(
-        +[](void* lower, void* higher, int* n, MPI_Datatype* /*type*/) {
-          const auto* const a = static_cast<const T*>(lower);
-          auto* const b = static_cast<T*>(higher);
-          for (int i = 0; i < *n; ++i) b[i] = static_cast<T>(Op{}(a[i], b[i]));
-        },
-        commutes<Op, T>());
-    return made;
-  }
+  else if constexpr (std::is_same_v<Op, min> && is_signed) return MPI_MIN;
+  else if constexpr (std::is_same_v<Op, max> && is_signed) return MPI_MAX;
+  else return MPI_OP_NULL;
 }
+template <class T, class Op>
+inline constexpr mpi_reduction mpi_reduction_of{mpi_type<T>, mpi_operation<T, Op>,
+                                                +[](void* lower, void* higher, int* n, MPI_Datatype* /*type*/) {
+                                                  const auto* const a = static_cast<const T*>(lower);
+                                                  auto* const b = static_cast<T*>(higher);
+                                                  for (int i = 0; i < *n; ++i) b[i] = static_cast<T>(Op{}(a[i], b[i]));
+                                                },
+                                                commutes<Op, T>()};
 
 }  // namespace omni::detail

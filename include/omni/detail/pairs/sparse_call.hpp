@@ -3,7 +3,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -12,11 +11,8 @@
 #include <string_view>
 #include <vector>
 
-#include "../../detect/scalar.hpp"
 #include "../../operation.hpp"
-#include "../../partition/fixed_blocks.hpp"
 #include "../../reduction.hpp"
-#include "../../topology/dedicated.hpp"
 #include "../call/call.hpp"
 #include "../streams/out_stream.hpp"
 #include "chunk.hpp"
@@ -50,28 +46,6 @@ struct sparse_sizes {
   std::uint64_t width = 0;
 };
 
-/// The round in which the ranks agree on the sizes: three numbers, reduced under the terms of the whole call. An operation on the
-/// transport that is not reported by itself.
-struct sparse_summary : call<std::uint64_t, max, fixed_blocks, scalar_detector> {
-  static constexpr bool is_part = true;
-  signature terms;
-
-  /// Where the ranks agree on calls before they start, that is all: the numbers go with it.
-  [[nodiscard]] std::array<std::uint64_t, 3> numbers() const { return {in[0], in[1], in[2]}; }
-  void accept(const std::array<std::uint64_t, 3>& largest) const { std::copy(largest.begin(), largest.end(), out.begin()); }
-
-  [[nodiscard]] signature sign() const { return terms; }
-  /// A server has to know how large packets are.
-  [[nodiscard]] signature sign(std::string_view how, std::size_t largest_packet, int in_flight) const {
-    auto s = terms;
-    if (how == dedicated::name) {
-      s.packet_bytes = largest_packet;
-      s.window = static_cast<std::uint32_t>(in_flight);
-    }
-    return s;
-  }
-};
-
 /// What has come of a key-value call.
 template <class K, class T>
 struct sparse_result {
@@ -83,8 +57,7 @@ struct sparse_result {
 /// Everything about a key-value call that is known before its pairs are sent. To what it shares with dense calls it is an empty
 /// tensor.
 template <class K, class T, class Op>
-struct sparse_call : call<unsigned char, bor, fixed_blocks, scalar_detector> {
-  static constexpr bool is_part = true;
+struct sparse_call : call {
   static constexpr bool follows_agreement = true;  // the round of sizes has seen to it
   using key_type = K;
   using row_type = T;

@@ -33,10 +33,12 @@ namespace omni::detail {
 /// No rank waits in a cycle: a stream waits only for its owner, an owner only for the streams of which it has nothing, and results
 /// only for their receivers, who take them as they arrive.
 template <class Call, class Transport>
-class sparse_engine : public stream_exchange<sparse_state<typename Call::key_type, typename Call::row_type>, Transport> {
+class sparse_engine : lent_state<sparse_state<typename Call::key_type, typename Call::row_type>>,
+                      public stream_exchange<Transport> {
   using K = typename Call::key_type;
   using T = typename Call::row_type;
-  using base = stream_exchange<sparse_state<K, T>, Transport>;
+  using lent = lent_state<sparse_state<K, T>>;
+  using base = stream_exchange<Transport>;
   using base::limits_;
   using base::messages_;
   using base::mine_;
@@ -44,17 +46,17 @@ class sparse_engine : public stream_exchange<sparse_state<typename Call::key_typ
   using base::ranks_;
   using base::replicated_;
   using base::report_;
-  using base::s_;
   using base::served;
   using base::started_;
   using base::stopping;
   using base::watch_;
+  using lent::s_;
 
  public:
   using typename base::mailbox_type;
 
   sparse_engine(ownership who, const stream_options& options, const Call& call, Transport& transport, mailbox_type mailbox)
-      : base(who, transport, std::move(mailbox)),
+      : base(who, transport, std::move(mailbox), *s_),
         call_(call),
         map_(call.sizes.largest_key, call.sizes.pairs, base::owners()),
         layout_(call.width * sizeof(T), alignof(T)),
@@ -70,7 +72,9 @@ class sparse_engine : public stream_exchange<sparse_state<typename Call::key_typ
   sparse_engine& operator=(const sparse_engine&) = delete;
   sparse_engine& operator=(sparse_engine&&) = delete;
   ~sparse_engine() {
-    if (started_ && !done_) base::abandon();
+    if (!started_ || done_) return;
+    messages_.abandon();
+    s_.leak();
   }
 
   /// Posts the first receives, or waits for its turn with the memory that calls share.
@@ -78,7 +82,7 @@ class sparse_engine : public stream_exchange<sparse_state<typename Call::key_typ
     if (base::enter()) open();
   }
   /// Packs, folds, sends and receives as far as nothing has to be waited for. True if anything moved.
-  bool progress() {
+  bool progress() override {
     if (!started_) {
       start();
       return started_;
@@ -109,7 +113,7 @@ class sparse_engine : public stream_exchange<sparse_state<typename Call::key_typ
   }
   [[nodiscard]] bool done() const { return done_; }
   void give_up() noexcept {
-    if (started_ && !done_) base::tell_others([this] { return progress(); });
+    if (started_ && !done_) base::tell_others();
   }
   void finish(report& r) const {
     r = report_;
@@ -258,10 +262,8 @@ class sparse_engine : public stream_exchange<sparse_state<typename Call::key_typ
     pop_folded<T>(s.arriving, s.fronts, messages_);
   }
 
-  bool take(std::span<const completion> done) {
-    return base::take(done, [this](std::size_t index) { deliver(index); });
-  }
-  void deliver(std::size_t index) {
+  bool take(std::span<const completion> done) { return base::take(done); }
+  void deliver(std::size_t index) override {
     auto& s = *s_;
     auto& stream = s.returning[index];
     const auto from = base::owner_of(stream.peer());

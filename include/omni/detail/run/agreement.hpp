@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <numeric>
 #include <span>
 
@@ -17,39 +18,32 @@ namespace omni::detail {
 
 /// The share of a sample of blocks that are not null: one in thirty-two, 16 to 128 of them, spread over the tensor; fewer where it
 /// is soon clear that the tensor is dense.
-template <class Call>
-double sampled_density(const Call& call) {
-  using T = typename Call::value_type;
-  using Op = typename Call::operation_type;
-  if constexpr (!skips<Op, T>) {
-    return 1;
-  } else {
-    const auto blocks = call.blocks();
-    if (blocks == 0) return 0;
-    const auto samples = std::min(std::clamp<std::size_t>(blocks / 32, 16, 128), blocks);
-    const auto stride = blocks / samples;
-    const auto identity = static_cast<T>(identity_of<T>(call.op));
-    // By the golden section, so that the first few are spread over the tensor, too: one end of it may be denser than the rest.
-    auto step = samples * 5 / 8;
-    while (std::gcd(step, samples) != 1) ++step;
-    // Jittered, so that no period of the data is in step with it.
-    const auto sample = [&](std::size_t i) {
-      const auto jitter = static_cast<std::size_t>((i + 1) * 0x9e3779b97f4a7c15U >> 32U) % stride;
-      return i * step % samples * stride + jitter;
-    };
-    constexpr std::size_t enough = 8;
+inline double sampled_density(const call& c) {
+  if (!c.skips()) return 1;
+  const auto blocks = c.blocks();
+  if (blocks == 0) return 0;
+  const auto samples = std::min(std::clamp<std::size_t>(blocks / 32, 16, 128), blocks);
+  const auto stride = blocks / samples;
+  // By the golden section, so that the first few are spread over the tensor, too: one end of it may be denser than the rest.
+  auto step = samples * 5 / 8;
+  while (std::gcd(step, samples) != 1) ++step;
+  // Jittered, so that no period of the data is in step with it.
+  const auto sample = [&](std::size_t i) {
+    const auto jitter = static_cast<std::size_t>((i + 1) * 0x9e3779b97f4a7c15U >> 32U) % stride;
+    return i * step % samples * stride + jitter;
+  };
+  constexpr std::size_t enough = 8;
 #if defined(__GNUC__) || defined(__clang__)
-    // Far apart: memory fetches them at the same time.
-    for (std::size_t i = 0; i < std::min(enough, samples); ++i) __builtin_prefetch(call.input(sample(i)));
+  // Far apart: memory fetches them at the same time.
+  for (std::size_t i = 0; i < std::min(enough, samples); ++i) __builtin_prefetch(c.input(sample(i)));
 #endif
-    std::size_t found = 0;
-    for (std::size_t i = 0; i < samples; ++i) {
-      const auto n = call.range(sample(i)).size;
-      if (n != 0 && call.detector.mark(std::span<const T>(call.input(sample(i)), n), n, identity) != 0) ++found;
-      if (found == enough) return static_cast<double>(found) / static_cast<double>(i + 1);
-    }
-    return static_cast<double>(found) / static_cast<double>(samples);
+  std::size_t found = 0;
+  for (std::size_t i = 0; i < samples; ++i) {
+    const auto n = c.range(sample(i)).size;
+    if (n != 0 && c.mark(c.input(sample(i)), n, n) != 0) ++found;
+    if (found == enough) return static_cast<double>(found) / static_cast<double>(i + 1);
   }
+  return static_cast<double>(found) / static_cast<double>(samples);
 }
 
 /// What the ranks of a call agree on before it starts, on transports that want it: the largest of a few numbers over all ranks. A
@@ -70,8 +64,9 @@ class agreement {
     } catch (...) {  // NOLINT(bugprone-empty-catch): what fails here fails again in the engine, which tells the others
     }
     largest_ = {d, -d, static_cast<std::int64_t>(density * 1e6)};
-    if constexpr (requires { call.numbers(); }) {
-      const auto own = call.numbers();
+    if (call.is_summary) {
+      std::array<std::uint64_t, 3> own{};
+      std::memcpy(own.data(), call.in.data(), std::min(sizeof(own), call.in.size()));
       for (std::size_t i = 0; i < own.size(); ++i) largest_[first_own + i] = static_cast<std::int64_t>(own[i] ^ sign_bit);
     }
   }

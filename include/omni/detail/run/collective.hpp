@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <exception>
 #include <memory>
 #include <optional>
@@ -20,6 +21,7 @@
 #include "../../request.hpp"
 #include "../../topology/automatic.hpp"
 #include "../call/call.hpp"
+#include "../call/engine.hpp"
 #include "../call/failure.hpp"
 #include "../call/trace.hpp"
 #include "../shared/window.hpp"
@@ -30,27 +32,31 @@
 
 namespace omni::detail {
 
+/// What the state machine has to know of a topology.
+struct topology_traits {
+  bool has_stages = false;             ///< calls of their own do the work, and it sends nothing itself
+  bool samples_density = false;        ///< it chooses by the density of the densest rank
+  const automatic* chooser = nullptr;  ///< it is that one
+};
+
 /// One allreduce from start to end: the state machine that blocking calls, requests and plans all drive. The ranks agree, where the
 /// transport makes that cheap; then the topology's engine does the work. The six stops of the data (partition, detect, pack,
 /// exchange, fold, deliver) are in detail/streams/streams.hpp, in this order.
-template <class Transport, class Call, class Topology>
-class collective final : public operation_base {
+template <class Transport, class Call>
+class collective : public operation_base {
+ protected:
   using transport_type = std::remove_reference_t<Transport>;
   using mailbox_type = decltype(std::declval<transport_type&>().open());
-  using engine = typename Topology::template engine<Call, transport_type>;
-  static_assert(std::is_constructible_v<engine, const Topology&, const Call&, transport_type&, mailbox_type>,
-                "omni: the topology's engine cannot be made from (topology, call, transport, mailbox); see omni::topology");
+
+ private:
   static constexpr bool agrees = agrees_first<transport_type>();  // else the engine finds out whether the ranks have called alike
   static constexpr bool queues = requires(transport_type & t) { t.queue(); };
   static constexpr bool shares = requires(transport_type & t) { t.shared_window(); };
   static constexpr bool serves = requires(transport_type & t) { t.servers(); };
-  static constexpr bool has_stages = requires { Topology::has_stages; };  // and so sends nothing itself
-  static constexpr bool hands_over = may_hand_over<Topology, Call, transport_type>();
 
  public:
   // NOLINTNEXTLINE(modernize-pass-by-value): but for tensors on devices a call is copied as bytes
-  collective(Transport transport, const Call& call, const Topology& topology)
-      : transport_(std::forward<Transport>(transport)), call_(call), topology_(topology) {
+  collective(Transport transport, const Call& call) : transport_(std::forward<Transport>(transport)), call_(call) {
     if (transport_.size() == 1) {
       alone();
       return;
@@ -74,6 +80,12 @@ class collective final : public operation_base {
   [[nodiscard]] bool handed_over() const { return handed_over_; }
   /// Running since it was made.
   [[nodiscard]] const stopwatch& watch() const { return total_; }
+
+ protected:
+  [[nodiscard]] virtual topology_traits traits() const = 0;
+  /// The topology's, made where it is kept; the mailbox is the call's.
+  virtual engine& make_engine(const Call& call, transport_type& transport, mailbox_type mailbox) = 0;
+  virtual void drop_engine() noexcept = 0;
 
  private:
   enum class stage { queued, telling, gathering, agreeing, comparing, running };
@@ -103,7 +115,8 @@ class collective final : public operation_base {
         }
         if constexpr (shares) {
           if (auto* const w = transport_.shared_window(); w != nullptr && !records_)
-            records_.emplace(*w, number_, topology_, call_, preset_of(transport_) == preset::automatic);
+            records_.emplace(*w, number_, call_,
+                             traits().chooser != nullptr && call_.group() == nullptr && preset_of(transport_) == preset::automatic);
           if (records_ && !records_->may_tell()) {
             if (++in_vain_ % 64 == 0) nudge();
             return false;
@@ -189,9 +202,7 @@ class collective final : public operation_base {
     if constexpr (agrees) {
       if (stage_ == stage::comparing) return comparison_->awaits();
     }
-    if (stage_ != stage::running) return {};
-    if constexpr (requires { engine_->awaits(); }) return engine_->awaits();
-    else return {};
+    return stage_ == stage::running ? engine_->awaits() : awaited{};
   }
   [[nodiscard]] const char* stage_name() {
     switch (stage_) {
@@ -219,7 +230,8 @@ class collective final : public operation_base {
       if constexpr (requires { Call::follows_agreement; }) {
         if (!window_of(transport_)) return false;
       }
-      if (bypasses(topology_, call_, transport_)) {
+      const auto how = traits();
+      if (how.chooser != nullptr && bypasses(*how.chooser, call_, transport_)) {
         if constexpr (shares) {
           if (records_) records_->skip();
         }
@@ -227,15 +239,15 @@ class collective final : public operation_base {
       }
       if constexpr (shares) {
         if (records_) {
-          records_->tell(call_, samples(), report_);
+          records_->tell(call_, digest(call_.sign()), samples(), report_);
           stage_ = stage::telling;
           return true;
         }
       }
       // Of a call that was agreed on, the engine's first packets tell whether all have come to this stage; those of its own stages,
       // where it has some.
-      if (call_.is_stage && std::exchange(call_.agreed, call_.agreed && has_stages) && !samples()) {
-        if (!called_off_ || has_stages) return false;
+      if (call_.is_stage && std::exchange(call_.agreed, call_.agreed && how.has_stages) && !samples()) {
+        if (!called_off_ || how.has_stages) return false;
         compare();
         return true;
       }
@@ -253,7 +265,7 @@ class collective final : public operation_base {
         if (++in_vain_ % 64 == 0) nudge();
         return false;
       }
-      using outcome = typename decltype(records_)::value_type::outcome;
+      using outcome = shared_agreement::outcome;
       switch (records_->conclude(call_, report_)) {
         case outcome::differ:
           compare();
@@ -288,18 +300,16 @@ class collective final : public operation_base {
   void nudge() {
     if constexpr (requires { mailbox_->nudge(); }) mailbox_->nudge();
   }
-  static constexpr bool samples() {
-    // The choice is between the streams and dense algorithms that the transport must be able to run.
-    if constexpr (requires { Topology::samples_density; }) return Topology::samples_density && hands_over;
-    else return false;
-  }
+  // The choice is between the streams and dense algorithms that the transport must be able to run.
+  [[nodiscard]] bool samples() const { return call_.native != nullptr && traits().samples_density; }
   bool agreed() {
     if constexpr (agrees) {
       if (!agreement_->progress(*mailbox_) && !agreement_->done()) return false;
       if (!agreement_->done()) return true;
       if (agreement_->same_call()) {
-        if constexpr (requires { call_.accept(agreement_->largest_own()); }) {
-          call_.accept(agreement_->largest_own());
+        if (call_.is_summary) {
+          const auto largest = agreement_->largest_own();
+          std::memcpy(call_.out.data(), largest.data(), std::min(sizeof(largest), call_.out.size()));
           pass_turn();
           end(true);
           return true;
@@ -330,9 +340,9 @@ class collective final : public operation_base {
     }
   }
   void run() {
-    if constexpr (hands_over) {
+    if (const auto* const chooser = traits().chooser; chooser != nullptr && call_.native != nullptr) {
       const auto here = around(call_, transport_);
-      if (here.hands_over && topology_.choose(call_.bytes(), call_.density, here) == algorithm::native) {
+      if (here.hands_over && chooser->choose(call_.bytes(), call_.density, here) == algorithm::native) {
         handed_over_ = true;
         pass_turn();
         release();
@@ -342,7 +352,7 @@ class collective final : public operation_base {
     }
     stage_ = stage::running;
     before_ = since_.lap();
-    engine_.emplace(topology_, call_, transport_, std::move(*mailbox_));
+    engine_ = &make_engine(call_, transport_, std::move(*mailbox_));
     engine_->start();
     pass_turn();
   }
@@ -359,15 +369,13 @@ class collective final : public operation_base {
     omni::detail::complete(report_, call_.bytes(), transport_.size(), total_.lap());
     if (waits) report_.exchange_seconds = report_.seconds - report_.detect_seconds - report_.fold_seconds - report_.deliver_seconds;
     release();
-    if constexpr (!requires { Call::is_part; }) {  // else the whole is told of
-      if (!call_.is_stage) trace(transport_.rank(), report_, before_);
-    }
-    if constexpr (requires { call_.settle(); }) call_.let_go();  // the next call may have its buffers
+    if (!call_.is_part && !call_.is_stage) trace(transport_.rank(), report_, before_);  // else the whole is told of
+    if constexpr (requires { call_.settle(); }) call_.let_go();                         // the next call may have its buffers
     complete();
   }
   // Buffers go back, or are given up, before anybody else can take them.
   void release() noexcept {
-    engine_.reset();
+    if (std::exchange(engine_, nullptr) != nullptr) drop_engine();
     if constexpr (agrees) comparison_.reset();
     mailbox_.reset();
   }
@@ -380,15 +388,12 @@ class collective final : public operation_base {
     if constexpr (shares) {
       if (auto* const w = transport_.shared_window(); w != nullptr && why) w->records().give_up(number_);
     }
-    if constexpr (requires { engine_->give_up(); }) {
-      constexpr bool hurries = requires { engine_->hurry(); };
+    if (engine_ != nullptr) {
       bool late = ran_out(error), broken = false;
       if constexpr (requires { transport_.is_usable(); }) broken = !transport_.is_usable();
       if constexpr (serves) late = late || broken;
-      if constexpr (hurries) {
-        if (engine_ && (late || broken)) engine_->hurry();
-      }
-      if (engine_ && (hurries || !late)) engine_->give_up();
+      const bool hurries = (late || broken) && engine_->hurry();
+      if (hurries || !late) engine_->give_up();
     }
     release();
     if constexpr (requires { call_.settle(); }) call_.let_go();  // the caller may free his memory from now on
@@ -400,7 +405,6 @@ class collective final : public operation_base {
   std::shared_ptr<const void> keeps_;  // first: goes last
   Transport transport_;
   Call call_;
-  Topology topology_;
   stage stage_ = stage::queued;
   bool handed_over_ = false, called_off_ = false;
   std::uint32_t ticket_ = 0, number_ = 0;  // of its turn; of the call on the transport
@@ -409,17 +413,49 @@ class collective final : public operation_base {
   unsigned in_vain_ = 0;
   std::optional<mailbox_type> mailbox_;
   std::optional<agreement> agreement_;
-  std::conditional_t<shares, std::optional<shared_agreement<Topology, Call>>, nothing> records_;
+  std::conditional_t<shares, std::optional<shared_agreement>, nothing> records_;
   std::conditional_t<agrees, std::optional<comparison_engine<transport_type>>, nothing> comparison_;
-  std::optional<engine> engine_;
+  engine* engine_ = nullptr;
   stopwatch total_;
   stopwatch since_ = total_;
   double before_ = 0;  // seconds until the engine began: waiting for the turn, and agreeing
 };
 
+/// The same by a topology.
+template <class Transport, class Call, class Topology>
+class collective_by final : public collective<Transport, Call> {
+  using base = collective<Transport, Call>;
+  using typename base::mailbox_type;
+  using typename base::transport_type;
+  using engine_type = typename Topology::template engine<Call, transport_type>;
+  static_assert(std::is_constructible_v<engine_type, const Topology&, const Call&, transport_type&, mailbox_type>,
+                "omni: the topology's engine cannot be made from (topology, call, transport, mailbox); see omni::topology");
+
+ public:
+  // NOLINTNEXTLINE(modernize-pass-by-value)
+  collective_by(Transport transport, const Call& call, const Topology& topology)
+      : base(std::forward<Transport>(transport), call), topology_(topology) {}
+
+ private:
+  [[nodiscard]] topology_traits traits() const override {
+    topology_traits t;
+    t.has_stages = requires { Topology::has_stages; };
+    if constexpr (requires { Topology::samples_density; }) t.samples_density = Topology::samples_density;
+    if constexpr (std::is_same_v<Topology, automatic>) t.chooser = &topology_;
+    return t;
+  }
+  engine& make_engine(const Call& call, transport_type& transport, mailbox_type mailbox) override {
+    return engine_.emplace(topology_, call, transport, std::move(mailbox));
+  }
+  void drop_engine() noexcept override { engine_.reset(); }
+
+  Topology topology_;
+  std::optional<driven<engine_type>> engine_;
+};
+
 template <class Topology, class Transport, class Call>
 std::unique_ptr<operation_base> make_operation(Transport transport, const Call& call, const Topology& topology) {
-  return std::make_unique<collective<Transport, Call, Topology>>(std::forward<Transport>(transport), call, topology);
+  return std::make_unique<collective_by<Transport, Call, Topology>>(std::forward<Transport>(transport), call, topology);
 }
 
 }  // namespace omni::detail

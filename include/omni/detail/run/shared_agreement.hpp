@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <type_traits>
 
 #include "../../report.hpp"
 #include "../../topology/automatic.hpp"
@@ -22,38 +21,37 @@ namespace omni::detail {
 /// The same as `agreement` where ranks share memory: each leaves one record of the call, and each reads those of all others. For a
 /// tensor that is not large the record has what the rank contributes, and then it is all there is: every rank folds them, or a
 /// part of them that the others read.
-template <class Topology, class Call>
 class shared_agreement {
  public:
   /// `may_hold`: the record may have all of a contribution.
-  shared_agreement(window& w, std::uint32_t number, const Topology& topology, const Call& call, bool may_hold)
+  shared_agreement(window& w, std::uint32_t number, const call& c, bool may_hold)
       : window_(&w),
         number_(number),
-        bytes_(may_hold ? recorded_bytes(topology, call, w) : 0),
-        by_all_(is_folded_by_all(topology, call, w)) {}
+        by_all_(!may_hold || automatic::is_folded_by_all(c.bytes(), w.ranks())),
+        bytes_(may_hold ? recorded_bytes(c) : 0) {}
 
   /// Whether earlier calls have left room for the record.
   [[nodiscard]] bool may_tell() const { return window_->records().may_tell(number_, bytes_); }
   /// For a call that needs no record after all.
   void skip() { window_->records().skip(number_); }
   /// Leaves this rank's record. `samples`: without room for packets it will have to be known how dense the tensor is.
-  void tell(Call& call, bool samples, report& r) {
-    const bool has_room = is_small() || (fits(call) && window_->commit());
+  void tell(call& c, std::int64_t digest, bool samples, report& r) {
+    const bool has_room = is_small() || (fits(c) && window_->commit());
     std::span<std::byte> room;
-    if (has_room && bytes_ != 0 && is_too_dense(call, 1)) {
+    if (has_room && bytes_ != 0 && is_too_dense(c, 1)) {
       // Where no bits tell of blocks that are null the record would have them all.
-      timed(call, r.detect_seconds, [&] { call.density = contribution<Call>::is_sparse(call) ? sampled_density(call) : 1; });
+      timed(c, r.detect_seconds, [&] { c.density = contribution::is_sparse(c) ? sampled_density(c) : 1; });
     }
-    if (has_room && bytes_ != 0 && !is_too_dense(call, call.density)) {
+    if (has_room && bytes_ != 0 && !is_too_dense(c, c.density)) {
       room_ = window_->records().room(number_, bytes_);
       const auto mine = window_->rank(), parts = number_of_parts();
-      timed(call, r.detect_seconds,
-            [&] { room = room_.first(contribution<Call>::write(call, mine, parts, room_, window_->how_to_store(), r)); });
-      if (!by_all_) room_ = contribution<Call>::room_of_part(call, mine, parts, room.size(), room_);
+      timed(c, r.detect_seconds,
+            [&] { room = room_.first(contribution::write(c, mine, parts, room_, window_->how_to_store(), r)); });
+      if (!by_all_) room_ = contribution::room_of_part(c, mine, parts, room.size(), room_);
     } else if (samples && (!has_room || (bytes_ == 0 && window_->distance().is_slow()))) {
-      call.density = sampled_density(call);
+      c.density = sampled_density(c);
     }
-    window_->records().tell(number_, digest(call.sign()), call.density, has_room, room);
+    window_->records().tell(number_, digest, c.density, has_room, room);
   }
   /// Whether the others have left theirs.
   [[nodiscard]] bool heard() const { return window_->records().heard(number_); }
@@ -71,16 +69,16 @@ class shared_agreement {
     done,    ///< and all is folded
   };
   /// What the records come to. Precondition: heard().
-  [[nodiscard]] outcome conclude(Call& call, report& r) {
+  [[nodiscard]] outcome conclude(call& c, report& r) {
     const auto a = window_->records().agreed(number_);
-    if (a.same && !a.has_room && fits(call)) window_->do_without();
-    call.density = a.density;
-    call.shares = a.has_room;
-    call.agreed = a.same;
+    if (a.same && !a.has_room && fits(c)) window_->do_without();
+    c.density = a.density;
+    c.shares = a.has_room;
+    c.agreed = a.same;
     auto result = a.same ? outcome::agree : outcome::differ;
     taking([&] {
-      if (!a.same || bytes_ == 0 || !a.has_room || is_too_dense(call, a.density)) return;
-      fold(call, r);
+      if (!a.same || bytes_ == 0 || !a.has_room || is_too_dense(c, a.density)) return;
+      fold(c, r);
       result = by_all_ ? outcome::done : outcome::folded;
     });
     if (result != outcome::folded) window_->records().take(number_);
@@ -94,7 +92,7 @@ class shared_agreement {
     while (!heard_folded()) patience.pause(nudge);
   }
   /// Takes them. Precondition: heard_folded().
-  void gather(const Call& call, report& r) const {
+  void gather(const call& c, report& r) const {
     taking([&] {
       const auto n = static_cast<std::size_t>(window_->ranks());
       contributions parts;
@@ -103,41 +101,31 @@ class shared_agreement {
         if (k != window_->rank()) r.bytes_received += parts[k].size();
       }
       const auto all = recorded();
-      timed(call, r.deliver_seconds,
-            [&] { contribution<Call>::take_parts(call, std::span(all).first(n), std::span(parts).first(n), window_->rank()); });
+      timed(c, r.deliver_seconds,
+            [&] { contribution::take_parts(c, std::span(all).first(n), std::span(parts).first(n), window_->rank()); });
     });
     window_->records().take(number_);
   }
 
  private:
-  static constexpr std::size_t alignment = 64;  // of contributions
   using contributions = std::array<std::span<const std::byte>, automatic::most_sharing_ranks>;
 
   // Bytes that a contribution may have; 0 if records have none.
-  static std::size_t recorded_bytes(const Topology& topology, const Call& call, const window& w) {
-    if constexpr (std::is_same_v<Topology, automatic> && !Call::is_group && alignof(typename Call::value_type) <= alignment) {
-      if (topology.is_recorded(call.bytes(), w.ranks())) {
-        const auto parts = is_folded_by_all(topology, call, w) ? 1 : static_cast<std::size_t>(w.ranks());
-        const auto bytes = contribution<Call>::largest(call, parts);
-        return bytes <= shared_records::large_bytes(w.ranks()) ? std::max<std::size_t>(bytes, 1) : 0;
-      }
-    }
-    return 0;
+  [[nodiscard]] std::size_t recorded_bytes(const call& c) const {
+    if (!automatic::is_recorded(c.bytes(), window_->ranks())) return 0;
+    const auto bytes = contribution::largest(c, number_of_parts());
+    return bytes <= shared_records::large_bytes(window_->ranks()) ? std::max<std::size_t>(bytes, 1) : 0;
   }
   [[nodiscard]] std::size_t number_of_parts() const { return by_all_ ? 1 : static_cast<std::size_t>(window_->ranks()); }
-  static bool is_folded_by_all(const Topology& topology, const Call& call, const window& w) {
-    if constexpr (std::is_same_v<Topology, automatic>) return topology.is_folded_by_all(call.bytes(), w.ranks());
-    else return true;
-  }
   // Whether something else is better than records.
-  [[nodiscard]] bool is_too_dense(const Call& call, double density) const {
-    return automatic::is_too_dense(call.bytes(), density, window_->distance().is_slow());
+  [[nodiscard]] bool is_too_dense(const call& c, double density) const {
+    return automatic::is_too_dense(c.bytes(), density, window_->distance().is_slow());
   }
   // Whether packets have room for the call's blocks, three for each stream.
-  [[nodiscard]] bool fits(const Call& call) const {
+  [[nodiscard]] bool fits(const call& c) const {
     constexpr std::size_t overhead = 256;
     const auto most = shared_packets::most_bytes / static_cast<std::size_t>(window_->ranks()) / 3 - overhead;
-    return call.largest_block() <= most / sizeof(typename Call::value_type);
+    return c.largest_block() <= most / c.element_bytes();
   }
   [[nodiscard]] bool is_small() const { return bytes_ != 0 && bytes_ <= shared_records::small_bytes; }
   [[nodiscard]] contributions recorded() const {
@@ -147,16 +135,16 @@ class shared_agreement {
     return all;
   }
   // Folds all there is, or this rank's part of it.
-  void fold(const Call& call, report& r) const {
+  void fold(const call& c, report& r) const {
     const auto recorded_by_all = recorded();
     const auto n = static_cast<std::size_t>(window_->ranks()), mine = window_->rank(), parts = number_of_parts();
     const auto all = std::span(recorded_by_all).first(n);
-    const auto told = [&](std::size_t rank) { return contribution<Call>::told(call, rank, parts, all[rank].size()); };
+    const auto told = [&](std::size_t rank) { return contribution::told(c, rank, parts, all[rank].size()); };
     auto folded = std::size_t{0}, heard = folded;
     for (std::size_t k = 0; k < n; ++k) heard += k == mine ? 0 : told(k);
-    r.blocks_total = call.blocks();
-    timed(call, r.fold_seconds,
-          [&] { folded = contribution<Call>::fold_part(call, all, by_all_ ? 0 : mine, parts, room_, window_->how_to_store(), r); });
+    r.blocks_total = c.blocks();
+    timed(c, r.fold_seconds,
+          [&] { folded = contribution::fold_part(c, all, by_all_ ? 0 : mine, parts, room_, window_->how_to_store(), r); });
     if (!by_all_) window_->records().tell_folded(number_, room_.first(folded));
     r.extra_bytes = told(mine) + folded;
     r.topology = by_all_ ? "replicated" : "colocated";
@@ -176,9 +164,9 @@ class shared_agreement {
   }
   // Asking for the time takes as long as adding a few hundred numbers.
   template <class F>
-  static void timed(const Call& call, double& seconds, const F& f) {
+  static void timed(const call& c, double& seconds, const F& f) {
     constexpr std::size_t least_bytes = 1024;
-    if (call.bytes() < least_bytes) return f();
+    if (c.bytes() < least_bytes) return f();
     const stopwatch watch;
     f();
     seconds += watch.elapsed();
@@ -186,8 +174,8 @@ class shared_agreement {
 
   window* window_;
   std::uint32_t number_;
-  std::size_t bytes_;          // that a contribution may have
   bool by_all_;                // every rank folds everything
+  std::size_t bytes_;          // that a contribution may have
   std::span<std::byte> room_;  // for what this rank folds
 };
 

@@ -102,7 +102,7 @@ class mpi_members {
     check(MPI_Group_free(&theirs), "MPI_Group_free");
     const auto stranger = std::find(workers.begin(), workers.end(), MPI_UNDEFINED);
     if (stranger != workers.end())
-      throw usage("omni: rank " + std::to_string(stranger - workers.begin()) + " of the communicator is no worker of the cluster");
+      throw usage(text() << "omni: rank " << (stranger - workers.begin()) << " of the communicator is no worker of the cluster");
     return {workers.front(), rank, size};
   }
   /// Whether there is still somebody to talk to.
@@ -151,7 +151,7 @@ class mpi_members {
 
     // All ranks see the same, and say the same of it.
     const auto announced = static_cast<int>(std::count_if(all.begin(), all.end(), [](role r) { return r.serves != 0; }));
-    if (announced == size) throw usage("omni: all " + std::to_string(size) + " ranks serve, and none works");
+    if (announced == size) throw usage(text() << "omni: all " << size << " ranks serve, and none works");
     const auto first =
         static_cast<std::size_t>(std::find_if(all.begin(), all.end(), [](role r) { return r.serves == 0; }) - all.begin());
     const int wanted = all[first].servers;
@@ -160,10 +160,9 @@ class mpi_members {
         throw mismatch(static_cast<int>(first), std::to_string(wanted), static_cast<int>(r), std::to_string(all[r].servers),
                        "number of servers");
     if (wanted < 0 || wanted >= size)
-      throw usage("omni: " + std::to_string(wanted) + " servers of " + std::to_string(size) + " ranks leave no worker");
+      throw usage(text() << "omni: " << wanted << " servers of " << size << " ranks leave no worker");
     if (announced != 0 && wanted != 0 && wanted != announced)
-      throw usage("omni: dedicated wants " + std::to_string(wanted) + " servers, but " + std::to_string(announced) +
-                  " ranks were started to serve");
+      throw usage(text() << "omni: dedicated wants " << wanted << " servers, but " << announced << " ranks were started to serve");
     servers_ = announced != 0 ? announced : wanted;
     const bool serves = announced != 0 ? mine.serves != 0 : rank >= size - servers_;
     check(MPI_Comm_split(comm, 0, serves ? size + rank : rank, &all_), "MPI_Comm_split");

@@ -15,8 +15,7 @@ class plain_members {
  public:
   plain_members(Transport& transport, const dedicated& d) : transport_(&transport), servers_(d.servers) {
     if (servers_ < 0 || servers_ >= transport.size())
-      throw usage("omni: " + std::to_string(servers_) + " servers of " + std::to_string(transport.size()) +
-                  " ranks leave no worker");
+      throw usage(text() << "omni: " << servers_ << " servers of " << transport.size() << " ranks leave no worker");
   }
   [[nodiscard]] Transport& transport() { return *transport_; }
   [[nodiscard]] const Transport& transport() const { return *transport_; }

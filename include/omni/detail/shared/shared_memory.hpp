@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
-#include <random>
 #include <span>
 #include <string>
 #include <string_view>
@@ -98,14 +97,18 @@ class shared_memory {
  private:
   static std::string prefix() { return "/omni-" + std::to_string(OMNI_VERSION) + "-"; }
   static std::string new_name() {
-    try {
-      std::random_device random;
-      auto name = prefix();
-      for (int i = 0; i < 32; ++i) name += "0123456789abcdef"[random() & 15U];
-      return name;
-    } catch (const std::exception&) {
-      return {};
+    std::array<unsigned char, 16> random{};
+    const int source = ::open("/dev/urandom", O_RDONLY | O_CLOEXEC);  // NOLINT(cppcoreguidelines-pro-type-vararg)
+    if (source < 0) return {};
+    const auto read = ::read(source, random.data(), random.size());
+    ::close(source);
+    if (read != static_cast<ssize_t>(random.size())) return {};
+    auto name = prefix();
+    for (const auto byte : random) {
+      name += "0123456789abcdef"[byte & 15U];
+      name += "0123456789abcdef"[byte >> 4U];
     }
+    return name;
   }
   void map(int file, std::size_t size) {
     void* const at = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);

@@ -11,26 +11,16 @@
 #include <span>
 
 #include "../../error.hpp"
+#include "record_sizes.hpp"
 #include "segments.hpp"
 
 namespace omni::detail {
 
 /// What the ranks of one host tell each other of a call before it starts: each leaves a *record* with a digest of its arguments
 /// and, for a tensor that is not large, its contribution. It is overwritten a few calls later, when all have taken it.
-class shared_records {
+class shared_records : public record_sizes {
  public:
-  static constexpr std::size_t tiny_bytes = 16;                       ///< of a contribution that goes into the record's own line
-  static constexpr std::size_t small_bytes = std::size_t{16} << 10U;  ///< of one for which there is always room
-  /// Bytes of the largest tensor whose contribution fits: more of them would not stay in the caches (measured: docs/tuning.md).
-  static constexpr std::size_t most_bytes(int ranks) {
-    constexpr std::size_t most = std::size_t{2} << 20U;
-    return std::min(most, 4 * most / static_cast<std::size_t>(ranks));
-  }
-  /// Of any contribution, and of what its rank folds: elements, and a bit for each block. Whole pages: packets lie behind it.
-  static constexpr std::size_t large_bytes(int ranks) {
-    constexpr std::size_t page = 4096;
-    return (most_bytes(ranks) + (std::size_t{64} << 10U) + page - 1) / page * page;
-  }
+  static constexpr std::size_t tiny_bytes = 16;  ///< of a contribution that goes into the record's own line
 
   /// Bytes that they take of a segment: those that are always there, and those for large contributions.
   static constexpr std::size_t control_bytes() { return sizeof(progress) + record_bytes * records; }

@@ -18,6 +18,7 @@
 #include "../../block.hpp"
 #include "../../deadline.hpp"
 #include "../../error.hpp"
+#include "../call/call.hpp"
 #include "../memory/aligned_bytes.hpp"
 #include "../memory/copy.hpp"
 #include "../wire/packet.hpp"
@@ -33,19 +34,16 @@ namespace omni::detail {
 /// A slot has one datagram under way: this worker's blocks of the step, or, if it has none, just its next rows, which tells the
 /// owner that the step before has arrived. The result of the step lets the next one go. What is not answered in time is sent again,
 /// ever more slowly.
-template <class Call>
 class slot_worker {
-  using T = typename Call::value_type;
-
  public:
   using send_function = std::function<void(int owner, std::span<const std::byte> datagram)>;
   static constexpr int farewells = 12;  ///< times that a worker says it is done before it goes without an answer
 
   /// @param mine what this rank tells of the call: its blocks are those of the slots. @param filled bit for each block: it is not
   /// null. @param answer_seconds what a quick answer took in earlier calls.
-  slot_worker(const Call& call, const signature& mine, std::size_t owners, std::uint32_t number, std::vector<std::uint64_t> filled,
+  slot_worker(const call& work, const signature& mine, std::size_t owners, std::uint32_t number, std::vector<std::uint64_t> filled,
               std::optional<double> answer_seconds = {})
-      : call_(call),
+      : call_(work),
         mine_(mine),
         number_(number),
         map_(slot_map::of(mine, owners)),
@@ -253,7 +251,7 @@ class slot_worker {
   }
   [[nodiscard]] block_range range(std::size_t block) const {
     const auto size = static_cast<std::size_t>(mine_.largest_block);
-    return {block * size, std::min(size, call_.in.size() - block * size)};
+    return {block * size, std::min(size, call_.size() - block * size)};
   }
 
   void welcome(std::size_t o, const slot_reader& d, double now, const send_function& send) {
@@ -296,7 +294,8 @@ class slot_worker {
     for_each_column(at.active, [&](std::size_t c, std::size_t i) {
       if ((present >> c & 1U) != 0) {
         const auto b = range(map_.block(o, s, c, at.rows[c]));
-        copy_bytes(d.add(b.size * sizeof(T)), call_.in.data() + b.first, b.size * sizeof(T));
+        const auto bytes = b.size * call_.element_bytes();
+        copy_bytes(d.add(bytes), call_.in.data() + b.first * call_.element_bytes(), bytes);
         at.next[c] = first_row(o, s, c, at.rows[c] + 1);
       }
       d.row(i, at.next[c]);
@@ -321,7 +320,7 @@ class slot_worker {
     for_each_column(at.active, [&](std::size_t c, std::size_t i) {
       const auto block = map_.block(o, h.slot, c, at.rows[c]);
       if (block >= map_.blocks) refuse("a block past the end");
-      bytes += range(block).size * sizeof(T);
+      bytes += range(block).size * call_.element_bytes();
       const auto next = d.row(i);
       if (next <= at.rows[c] || next > at.next[c] || (next != slot_map::no_row && next >= map_.rows()))
         refuse("rows do not ascend, or are past the end");
@@ -335,8 +334,9 @@ class slot_worker {
     std::uint64_t active = 0;
     for_each_column(at.active, [&](std::size_t c, std::size_t i) {
       const auto b = range(map_.block(o, h.slot, c, at.rows[c]));
-      copy_bytes(call_.out.data() + b.first, from, b.size * sizeof(T));
-      from += b.size * sizeof(T);
+      const auto size = b.size * call_.element_bytes();
+      copy_bytes(call_.out.data() + b.first * call_.element_bytes(), from, size);
+      from += size;
       ++union_blocks_;
       at.rows[c] = d.row(i);
       if (at.rows[c] != slot_map::no_row) active |= std::uint64_t{1} << c;
@@ -356,7 +356,7 @@ class slot_worker {
     leave(o, now, send);
   }
 
-  Call call_;
+  const call& call_;  // outlives this
   signature mine_;
   std::uint32_t number_;
   slot_map map_;

@@ -18,7 +18,6 @@
 #include <vector>
 
 #include "../../error.hpp"
-#include "../../operation.hpp"
 #include "../../reduction.hpp"
 #include "../../report.hpp"
 #include "../call/call.hpp"
@@ -40,51 +39,47 @@ inline int slots_wanted(int workers, std::size_t datagram_bytes) {
 }
 
 /// Bytes of the datagrams of a call.
-template <class Call, class Transport>
-std::size_t datagram_bytes(const Call& call, const Transport& transport) {
+template <class Transport>
+std::size_t datagram_bytes(const call& c, const Transport& transport) {
   const auto most = transport.preferred_packet_bytes();
-  return call.packet_bytes != 0 ? std::min(call.packet_bytes, most) : most;
+  return c.packet_bytes != 0 ? std::min(c.packet_bytes, most) : most;
 }
 /// What is wrong with a call over a transport that may lose messages: said before anything is sent.
-template <class Call, class Transport>
-void expect_slots(const Call& call, const Transport& transport) {
-  using T = typename Call::value_type;
-  const auto n = call.in.size(), datagram = datagram_bytes(call, transport);
-  if (call.blocks() != (n == 0 ? 0 : (n - 1) / std::max<std::size_t>(call.partition.largest(n), 1) + 1))
+template <class Transport>
+void expect_slots(const call& c, const Transport& transport) {
+  const auto n = c.size(), datagram = datagram_bytes(c, transport);
+  if (c.blocks() != (n == 0 ? 0 : (n - 1) / std::max<std::size_t>(c.largest_block(), 1) + 1))
     throw usage("omni: where packets may be lost, tensors are cut into blocks of equal size (fixed_blocks)");
   constexpr std::size_t least_bytes = 512;  // the greeting's
   if (datagram < least_bytes)
-    throw usage("omni: where packets may be lost they have at least " + std::to_string(least_bytes) + " bytes, not " +
-                std::to_string(datagram));
-  if (datagram - slot_overhead(1) < sizeof(T))
-    throw usage("omni: elements of " + std::to_string(sizeof(T)) + " bytes do not fit in packets of " + std::to_string(datagram));
+    throw usage(text() << "omni: where packets may be lost they have at least " << least_bytes << " bytes, not " << datagram);
+  if (datagram - slot_overhead(1) < c.element_bytes())
+    throw usage(text() << "omni: elements of " << c.element_bytes() << " bytes do not fit in packets of " << datagram);
 }
 
 /// One allreduce over a transport that may lose messages: this rank's worker and, unless there are servers, the owner of its share.
-template <class Call, class Transport>
+template <class Transport>
 class slot_engine {
-  using T = typename Call::value_type;
-  using Op = typename Call::operation_type;
   using mailbox_type = decltype(std::declval<Transport&>().open());
   static constexpr bool serves = requires(const Transport& t) { t.servers(); };
 
  public:
-  slot_engine(ownership /*shared or servers*/, std::string_view name, const stream_options& options, const Call& call,
+  slot_engine(ownership /*shared or servers*/, std::string_view name, const stream_options& options, const call& c,
               Transport& transport, mailbox_type mailbox)
-      : call_(call), rank_(transport.rank()), ranks_(transport.size()), messages_(std::move(mailbox)) {
+      : call_(c), rank_(transport.rank()), ranks_(transport.size()), messages_(std::move(mailbox)) {
     if constexpr (serves) servers_ = transport.servers();
-    const auto datagram = datagram_bytes(call, transport);
-    mine_ = call.sign(name, datagram, options.window > 0 ? std::min(options.window, most_slots) : slots_wanted(ranks_, datagram));
-    const auto n = call.in.size(), block = call.partition.largest(n);
+    const auto datagram = datagram_bytes(c, transport);
+    mine_ = c.sign(name, datagram, options.window > 0 ? std::min(options.window, most_slots) : slots_wanted(ranks_, datagram));
+    const auto n = c.size(), block = c.largest_block();
     // Blocks that do not fit in a datagram are cut into equal parts that do.
-    const auto most = (datagram - slot_overhead(1)) / sizeof(T);
+    const auto most = (datagram - slot_overhead(1)) / c.element_bytes();
     const auto parts = std::max<std::size_t>((block + most - 1) / most, 1);
     block_ = (std::min(block, n) + parts - 1) / parts;
     mine_.largest_block = block_;
     mine_.blocks = n == 0 ? 0 : (n - 1) / block_ + 1;
     report_.topology = name;
     if (servers_ == 0) {
-      known_.template add<T>(call.op);
+      known_.add(c);
       owner_.emplace(ranks_, owners(), static_cast<std::size_t>(rank_), rank_, messages_.call(), &known_);
     }
   }
@@ -135,22 +130,20 @@ class slot_engine {
     const auto blocks = static_cast<std::size_t>(mine_.blocks);
     std::vector<std::uint64_t> filled(blocks / 64 + 1, ~std::uint64_t{0});
     report_.blocks_sent = blocks;
-    if constexpr (skips<Op, T>) {
-      const auto identity = static_cast<T>(identity_of<T>(call_.op));
-      report_.blocks_sent = 0;
-      for (std::size_t first = 0; first < blocks; first += 64) {
-        const auto run = call_.in.subspan(first * block_, std::min(64 * block_, call_.in.size() - first * block_));
-        auto mask = call_.detector.mark(run, block_, identity);
-        if (blocks - first < 64) mask &= (std::uint64_t{1} << (blocks - first)) - 1;
-        filled[first / 64] = mask;
-        report_.blocks_sent += static_cast<std::size_t>(std::popcount(mask));
-        if (call_.in_place()) continue;
-        for (std::size_t b = 0; b < 64 && first + b < blocks; ++b)
-          if ((mask >> b & 1U) == 0) {
-            const auto at = (first + b) * block_;
-            fill_elements(call_.out.data() + at, std::min(block_, call_.in.size() - at), identity);
-          }
-      }
+    if (!call_.skips()) return filled;
+    report_.blocks_sent = 0;
+    for (std::size_t first = 0; first < blocks; first += 64) {
+      const auto run = call_.in.data() + first * block_ * call_.element_bytes();
+      auto mask = call_.mark(run, std::min(64 * block_, call_.size() - first * block_), block_);
+      if (blocks - first < 64) mask &= (std::uint64_t{1} << (blocks - first)) - 1;
+      filled[first / 64] = mask;
+      report_.blocks_sent += static_cast<std::size_t>(std::popcount(mask));
+      if (call_.in_place()) continue;
+      for (std::size_t b = 0; b < 64 && first + b < blocks; ++b)
+        if ((mask >> b & 1U) == 0) {
+          const auto at = (first + b) * block_;
+          call_.clear_elements(call_.out.data() + at * call_.element_bytes(), std::min(block_, call_.size() - at));
+        }
     }
     return filled;
   }
@@ -218,20 +211,20 @@ class slot_engine {
     std::rethrow_exception(call_failure::error_of(r->why == refusal::differs ? refusal::failed : r->why, r->rank, mine_));
   }
 
-  Call call_;
+  const call& call_;  // of the collective, which outlives its engine
   int rank_, ranks_, servers_ = 0;
   std::size_t block_ = 0;  // elements of a block, as it is sent
   mailbox_type messages_;
   signature mine_;
   reductions known_;
   std::optional<slot_owner> owner_;
-  std::optional<slot_worker<Call>> worker_;
+  std::optional<slot_worker> worker_;
   report report_;
   stopwatch watch_;
 };
 
 /// The engine of a topology with owners: streams, or slots where packets may be lost.
 template <class Call, class Transport>
-using owner_engine = std::conditional_t<may_lose<Transport>, slot_engine<Call, Transport>, stream_engine<Call, Transport>>;
+using owner_engine = std::conditional_t<may_lose<Transport>, slot_engine<Transport>, stream_engine<Call, Transport>>;
 
 }  // namespace omni::detail

@@ -7,42 +7,21 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <utility>
 #include <vector>
 
-#include "../../block.hpp"
 #include "../call/call.hpp"
-#include "../memory/copy.hpp"
-#include "stream_state.hpp"
 
 namespace omni::detail {
-
-/// The elements of n consecutive blocks.
-template <class Call>
-[[nodiscard]] block_range range_of(const Call& call, std::size_t block, std::size_t n) {
-  const auto first = call.range(block);
-  if (n == 1) return first;
-  const auto last = call.range(block + n - 1);
-  return {first.first, last.first + last.size - first.first};
-}
 
 /// Finds the blocks of a call's input that have to be sent, in ascending order and a run at a time: what is found in a run is
 /// packed while the run is in the first cache.
 template <class Call>
 class block_scanner {
-  using T = typename Call::value_type;
-  using Op = typename Call::operation_type;
-  static constexpr bool looks_ahead = skips<Op, T> && requires(const Call& c) {
-    c.partition.uniform();
-    Call::detector_type::ahead_bytes;
-  };
-
  public:
-  static constexpr bool equal_blocks = requires(const Call& c) { c.partition.uniform(); };   // but for the last
   static constexpr bool comes_later = requires(const Call& c) { c.await(std::size_t{0}); };  // input not in memory from the start
 
   /// `call` is the engine's, which lives as long.
-  explicit block_scanner(const Call& call) : call_(&call), identity_(null_element<Op, T>(call.op)), blocks_(call.blocks()) {}
+  explicit block_scanner(const Call& call) : call_(&call), blocks_(call.blocks()) {}
 
   [[nodiscard]] std::size_t blocks() const { return blocks_; }
   /// Whether something was found that is not packed yet.
@@ -55,12 +34,9 @@ class block_scanner {
   }
   /// Of the blocks from next() on, those that were found and are of equal `size`.
   [[nodiscard]] std::size_t consecutive(std::size_t size) const {
-    if constexpr (equal_blocks) {
-      const auto n = static_cast<std::size_t>(std::countr_one(found_ >> std::countr_zero(found_)));
-      return n > 1 && call_->range(next() + n - 1).size != size ? n - 1 : n;
-    } else {
-      return 1;
-    }
+    if (!call_->equal_blocks()) return 1;
+    const auto n = static_cast<std::size_t>(std::countr_one(found_ >> std::countr_zero(found_)));
+    return n > 1 && call_->range(next() + n - 1).size != size ? n - 1 : n;
   }
   /// The first n that were found are packed.
   void packed(std::size_t n) {
@@ -79,22 +55,20 @@ class block_scanner {
   /// `ahead` is memory kept from call to call. Preconditions: nothing found is unpacked; not all blocks have been looked at.
   std::size_t scan_run(std::vector<std::uint64_t>& ahead) {
     std::size_t n = 1;
-    if constexpr (looks_ahead) {
+    if (!comes_later && !call_->gathers() && call_->loops().ahead_bytes != 0) {
       n = take_from(ahead);
-    } else if constexpr (equal_blocks) {
+    } else if (call_->equal_blocks()) {
       const auto block = equal_block();
-      n = std::clamp<std::size_t>(run_bytes / (block * sizeof(T)), 1, 64);
+      n = std::clamp<std::size_t>(run_bytes / (block * call_->element_bytes()), 1, 64);
       n = call_->together(scanned_, std::min(n, blocks_ - scanned_));
-      found_ = marked(range_of(*call_, scanned_, n), block);
+      found_ = marked(call_->range(scanned_, n).size, block);
     } else {
-      const auto run = call_->range(scanned_);
-      found_ = marked(run, run.size);
+      const auto block = call_->range(scanned_).size;
+      found_ = marked(block, block);
     }
     run_first_ = scanned_;
     scanned_ += n;
-    if constexpr (skips<Op, T>) {
-      if (!call_->in_place()) clear(n);
-    }
+    if (call_->skips() && !call_->in_place()) clear(n);
     return static_cast<std::size_t>(std::popcount(found_));
   }
 
@@ -102,30 +76,24 @@ class block_scanner {
   static constexpr std::size_t run_bytes = std::size_t{32} << 10U;
 
   // Elements of every block but the last: largest() may be more than any has, uniform() more than the tensor has.
-  [[nodiscard]] std::size_t equal_block() const { return std::min(call_->partition.uniform(), call_->largest_block()); }
+  [[nodiscard]] std::size_t equal_block() const { return std::min(call_->uniform_block(), call_->largest_block()); }
 
-  [[nodiscard]] std::uint64_t marked(block_range run, std::size_t block) const {
-    if (run.size == 0) return 0;
-    if constexpr (comes_later) {
-      return call_->marks(scanned_, (run.size + block - 1) / block);
-    } else if constexpr (skips<Op, T>) {
-      return call_->detector.mark(std::span<const T>(call_->input(scanned_), run.size), block, identity_);
-    } else {
-      const auto n = run.size / block + (run.size % block != 0 ? 1 : 0);
-      return n == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << n) - 1;
-    }
+  // Of the n elements of the next run.
+  [[nodiscard]] std::uint64_t marked(std::size_t n, std::size_t block) const {
+    if (n == 0) return 0;
+    if constexpr (comes_later) return call_->marks(scanned_, (n + block - 1) / block);
+    else return call_->mark_run(scanned_, n, block);
   }
   // Takes up to 64 blocks' marks from those that the detector has found in advance. How many.
   std::size_t take_from(std::vector<std::uint64_t>& marks) {
     if (scanned_ == ahead_end_) {
       const auto block = equal_block();
-      const auto most = std::max<std::size_t>(Call::detector_type::ahead_bytes / (block * sizeof(T)), 64);
+      const auto most = std::max<std::size_t>(call_->loops().ahead_bytes / (block * call_->element_bytes()), 64);
       const auto n = call_->together(scanned_, std::min(most, blocks_ - scanned_));
       marks.resize(std::max(marks.size(), (n + 63) / 64));
       ahead_first_ = scanned_;
       ahead_end_ = scanned_ + n;
-      const std::span<const T> all(call_->input(scanned_), range_of(*call_, scanned_, n).size);
-      call_->detector.mark_ahead(all, block, identity_, std::span(marks).first((n + 63) / 64));
+      call_->mark_ahead(call_->input(scanned_), call_->range(scanned_, n).size, block, std::span(marks).first((n + 63) / 64));
     }
     found_ = marks[(scanned_ - ahead_first_) / 64];
     return std::min<std::size_t>(64, ahead_end_ - scanned_);
@@ -133,13 +101,11 @@ class block_scanner {
   // What no rank contributes to is the identity.
   void clear(std::size_t n) {
     for (std::size_t i = 0; i < n; ++i) {
-      if ((found_ >> i & 1U) != 0) continue;
-      fill_elements(call_->output(run_first_ + i), call_->range(run_first_ + i).size, identity_);
+      if ((found_ >> i & 1U) == 0) call_->clear(run_first_ + i, 1);
     }
   }
 
   const Call* call_;
-  decltype(null_element<Op, T>(std::declval<const Op&>())) identity_;
   std::size_t blocks_;
   std::size_t scanned_ = 0;                      // blocks below have been looked at
   std::size_t run_first_ = 0;                    // of the run last looked at

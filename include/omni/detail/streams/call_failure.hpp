@@ -54,9 +54,9 @@ class call_failure {
         return std::make_exception_ptr(refused_call("omni: the servers do not know operation " + mine.operation.str() +
                                                     " on type " + mine.type.str() + "; give them to serve()"));
       case refusal::left:
-        return std::make_exception_ptr(error("omni: rank " + std::to_string(rank) + " has left the cluster"));
+        return std::make_exception_ptr(error(text() << "omni: rank " << rank << " has left the cluster"));
       case refusal::failed:
-        return std::make_exception_ptr(error("omni: rank " + std::to_string(rank) + " gave up"));
+        return std::make_exception_ptr(error(text() << "omni: rank " << rank << " gave up"));
       case refusal::differs:
         break;
     }

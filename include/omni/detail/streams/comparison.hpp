@@ -21,11 +21,10 @@ struct comparison_state : stream_set {
 /// One packet to everybody that says with what this rank has called: the ranks find out whether they have called alike, and else
 /// who differs, and in what. N - 1 messages of a header and a signature each way.
 template <class Transport>
-class comparison_engine : public stream_exchange<comparison_state, Transport> {
-  using base = stream_exchange<comparison_state, Transport>;
+class comparison_engine final : lent_state<comparison_state>, public stream_exchange<Transport> {
+  using base = stream_exchange<Transport>;
   using base::messages_;
   using base::report_;
-  using base::s_;
   using base::started_;
   using base::watch_;
 
@@ -33,7 +32,7 @@ class comparison_engine : public stream_exchange<comparison_state, Transport> {
   using typename base::mailbox_type;
 
   comparison_engine(const signature& mine, Transport& transport, mailbox_type mailbox)
-      : base(ownership::replicated, transport, std::move(mailbox)) {
+      : base(ownership::replicated, transport, std::move(mailbox), *s_) {
     // Who calls another topology begins with a packet that has more in it: there is room for any first packet.
     base::size_packets({}, transport.preferred_packet_bytes(), 0, false);
     base::mine_ = mine;
@@ -43,11 +42,13 @@ class comparison_engine : public stream_exchange<comparison_state, Transport> {
   comparison_engine& operator=(const comparison_engine&) = delete;
   comparison_engine& operator=(comparison_engine&&) = delete;
   ~comparison_engine() {
-    if (started_ && !done()) base::abandon();
+    if (!started_ || done()) return;
+    messages_.abandon();
+    s_.leak();
   }
 
   void start() { base::open_streams(0, 0); }
-  bool progress() {
+  bool progress() override {
     watch_.lap();  // what the caller does in between is no exchange
     for (auto& o : s_->contributions) o.close(messages_, base::stopping() ? packet_abort : 0U);
     return took(messages_.poll());
@@ -65,8 +66,9 @@ class comparison_engine : public stream_exchange<comparison_state, Transport> {
   }
 
  private:
+  void deliver(std::size_t /*none*/) override {}
   bool took(std::span<const completion> arrived) {
-    const bool moved = base::take(arrived, [](std::size_t) {});
+    const bool moved = base::take(arrived);
     report_.exchange_seconds += watch_.lap();
     if (base::stopping() && done()) base::stop();
     return moved;

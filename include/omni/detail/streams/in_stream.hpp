@@ -53,8 +53,8 @@ class in_stream {
   [[nodiscard]] std::uint64_t next_row() const { return next_row_; }
   /// Which packet is the next to come.
   [[nodiscard]] std::string awaits(std::string_view what) const {
-    return "packet " + std::to_string(accepted_) + " of the " + std::string(what) + " of rank " + std::to_string(peer_) +
-           ", which cover " + std::to_string(covers_) + " of " + std::to_string(rows_) + " rows";
+    return text() << "packet " << accepted_ << " of the " << what << " of rank " << peer_ << ", which cover " << covers_ << " of "
+                  << rows_ << " rows";
   }
   /// All packets have arrived and all blocks been taken.
   [[nodiscard]] bool finished() const { return last_ && read_ == known_; }

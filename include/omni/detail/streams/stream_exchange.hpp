@@ -32,8 +32,9 @@ enum class ownership {
 };
 
 /// What the engines of owner streams have in common, whatever the packets hold: the streams between this rank and the owners, the
-/// comparison of what all ranks have called with, and the end of a call that cannot go on. `State` is a stream_set and more.
-template <class State, class Transport>
+/// comparison of what all ranks have called with, and the end of a call that cannot go on. An engine
+/// keeps its streams in a state of its own, a stream_set and more.
+template <class Transport>
 class stream_exchange {
  public:
   using mailbox_type = decltype(std::declval<Transport&>().open());
@@ -45,24 +46,31 @@ class stream_exchange {
 
   /// For an engine that goes on where this one ends: a rank opens one mailbox for a call, whatever the topology.
   [[nodiscard]] mailbox_type& messages() { return messages_; }
-  /// There is no time left to tell others of an error: they hear of it if they are quick.
-  void hurry() { hurries_ = true; }
+  /// Does what can be done without waiting; true if anything was.
+  virtual bool progress() = 0;
+  /// There is no time left to tell others of an error: they hear of it if they are quick. True: of an engine that can hurry.
+  bool hurry() { return hurries_ = true; }
   [[nodiscard]] awaited awaits() const {
-    return started_ ? s_->awaits() : awaited{{}, "its turn at the memory that the ranks share"};
+    return started_ ? streams_->awaits() : awaited{{}, "its turn at the memory that the ranks share"};
   }
 
  protected:
   static constexpr bool shareable = requires(mailbox_type & m) { m.enter(); };
   static constexpr bool serves = requires(const Transport& t) { t.servers(); };
 
-  stream_exchange(ownership who, const Transport& transport, mailbox_type mailbox)
+  /// @param streams the engine's, which lives as long.
+  stream_exchange(ownership who, const Transport& transport, mailbox_type mailbox, stream_set& streams)
       : rank_(transport.rank()),
         ranks_(transport.size()),
         servers_(who == ownership::servers ? servers_of(transport) : 0),
         replicated_(who == ownership::replicated),
         kept_(who == ownership::kept),
-        messages_(std::move(mailbox)) {}
+        messages_(std::move(mailbox)),
+        streams_(&streams) {}
   ~stream_exchange() = default;
+
+  /// Takes all that a stream of results has; not called once a call has failed.
+  virtual void deliver(std::size_t stream) = 0;
 
   /// Whether the owners are servers, and this rank none of them.
   [[nodiscard]] bool served() const { return servers_ != 0; }
@@ -96,7 +104,7 @@ class stream_exchange {
   /// Opens all streams, and posts the first receives.
   void open_streams(std::uint64_t rows, std::uint64_t result_rows) {
     started_ = true;  // from the first message on there is something to abandon
-    auto& s = *s_;
+    auto& s = *streams_;
     s.buffers.rewind();
     const auto take = [this](std::size_t bytes) { return room(bytes); };
     auto* const buffers = shares_ ? nullptr : &s.buffers;
@@ -133,15 +141,10 @@ class stream_exchange {
       s.returning[i].post(messages_);
     }
   }
-  void abandon() {
-    messages_.abandon();
-    s_.leak();
-  }
 
-  /// Takes what has come or gone. `deliver(i)` has to take all that results stream i has; it is not called once a call has failed.
-  template <class Deliver>
-  bool take(std::span<const completion> done, const Deliver& deliver) {
-    auto& s = *s_;
+  /// Takes what has come or gone.
+  bool take(std::span<const completion> done) {
+    auto& s = *streams_;
     // First, for what has arrived may be an error.
     for (const auto& c : done)
       if (const stream_token t{c.token}; !t.is_receive()) s.sending(t).sent(t.slot());
@@ -173,12 +176,12 @@ class stream_exchange {
     return !done.empty();
   }
   /// Whether every peer has called, and alike.
-  [[nodiscard]] bool met_all() const { return met_ == s_->peers.size(); }
+  [[nodiscard]] bool met_all() const { return met_ == streams_->peers.size(); }
   /// This rank comes after the peers that wrap round to the ranks below it: calls `peer(i)` for the streams that arrive and `own()`
   /// in the order of ranks, in which everything is folded.
   template <class Peer, class Own>
   void in_rank_order(const Peer& peer, const Own& own) {
-    const auto peers = s_->arriving.size();
+    const auto peers = streams_->arriving.size();
     const auto below = static_cast<std::size_t>(rank_);
     for (std::size_t i = peers - below; i < peers; ++i) peer(i);
     own();
@@ -191,7 +194,7 @@ class stream_exchange {
   /// Whether all streams have ended, with their results or with the news that there will be none. `folded`: all that this rank has
   /// to fold.
   [[nodiscard]] bool ended(bool folded) const {
-    const auto& s = *s_;
+    const auto& s = *streams_;
     if (!s.all_contributed() || !s.all_finished(s.arriving)) return false;
     if (!served()) {
       if (stopping()) return true;
@@ -202,11 +205,10 @@ class stream_exchange {
     return s.all_finished(s.returning);
   }
   /// After an error here that the others cannot know of, tells them that nothing more will come, so that they do not wait. What has
-  /// to be sent before may take its time, but not for ever: the others may be giving up too. `progress()` is the engine's.
-  template <class Progress>
-  void tell_others(const Progress& progress) noexcept {
+  /// to be sent before may take its time, but not for ever: the others may be giving up too.
+  void tell_others() noexcept {
     try {
-      auto& s = *s_;
+      auto& s = *streams_;
       stopwatch since;
       if (served()) {
         // Only the servers can tell the others. They have to get rid of results, too.
@@ -230,8 +232,8 @@ class stream_exchange {
     }
   }
   void count_bytes(report& r) const {
-    s_->count_bytes(r);
-    if (returns_results()) r.bytes_sent += s_->results.bytes_sent();
+    streams_->count_bytes(r);
+    if (returns_results()) r.bytes_sent += streams_->results.bytes_sent();
     if constexpr (shareable) {
       if (shares_) r.extra_bytes += mailbox_type::packet_room;
     }
@@ -245,7 +247,7 @@ class stream_exchange {
   packet_limits limits_;
   signature mine_;
   mailbox_type messages_;
-  borrowed<State> s_;
+  stream_set* streams_;
   report report_;
   stopwatch watch_;
 
@@ -258,14 +260,14 @@ class stream_exchange {
     if constexpr (shareable) {
       if (shares_) return messages_.room(bytes);
     }
-    return s_->buffers.take(bytes);
+    return streams_->buffers.take(bytes);
   }
 
   // Compares the caller's arguments with this rank's.
   bool meet(const in_stream& stream, std::size_t index) {
     const auto theirs = stream.first().sender();
     if (theirs == mine_) {
-      s_->contributions[replicated_ ? 0 : index].meet();
+      streams_->contributions[replicated_ ? 0 : index].meet();
       ++met_;
       return true;
     }

@@ -14,6 +14,12 @@
 
 namespace omni::detail {
 
+/// What an engine keeps from call to call, made before its other parts.
+template <class State>
+struct lent_state {
+  borrowed<State> s_;
+};
+
 /// The streams of a rank, kept from call to call.
 struct stream_set {
   packet_buffers buffers;

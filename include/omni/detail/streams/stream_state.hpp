@@ -6,8 +6,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "../../operation.hpp"
-#include "../call/call.hpp"
 #include "own_rows.hpp"
 #include "stream_exchange.hpp"
 
@@ -21,12 +19,5 @@ struct stream_state : stream_set {
 
   [[nodiscard]] std::size_t bytes() const { return buffers.bytes() + own.bytes() + ahead.capacity() * sizeof(std::uint64_t); }
 };
-
-/// What null blocks consist of; nothing where none can be skipped.
-template <class Op, class T>
-constexpr auto null_element(const Op& op) {
-  if constexpr (skips<Op, T>) return static_cast<T>(identity_of<T>(op));
-  else return nothing{};
-}
 
 }  // namespace omni::detail

@@ -12,7 +12,6 @@
 
 #include "../../report.hpp"
 #include "../call/call.hpp"
-#include "../call/fold.hpp"
 #include "../deal/stripes.hpp"
 #include "../memory/copy.hpp"
 #include "block_scanner.hpp"
@@ -31,9 +30,8 @@ namespace omni::detail {
 /// No rank waits in a cycle: a rank that cannot scan on tells every idle owner how far it has come, so the owner that holds up the
 /// rank which is furthest behind can always fold.
 template <class Call, class Transport>
-class stream_engine : public stream_exchange<stream_state, Transport> {
-  using base = stream_exchange<stream_state, Transport>;
-  using T = typename Call::value_type;
+class stream_engine : lent_state<stream_state>, public stream_exchange<Transport> {
+  using base = stream_exchange<Transport>;
   using scanner = block_scanner<Call>;
   using base::limits_;
   using base::messages_;
@@ -42,7 +40,6 @@ class stream_engine : public stream_exchange<stream_state, Transport> {
   using base::ranks_;
   using base::replicated_;
   using base::report_;
-  using base::s_;
   using base::served;
   using base::shares_;
   using base::started_;
@@ -54,13 +51,14 @@ class stream_engine : public stream_exchange<stream_state, Transport> {
 
   stream_engine(ownership who, std::string_view name, const stream_options& options, const Call& call, Transport& transport,
                 mailbox_type mailbox)
-      : base(who, transport, std::move(mailbox)),
+      : base(who, transport, std::move(mailbox), *s_),
         call_(call),
         scan_(call_),
+        element_(call.element_bytes()),
         map_(map_of(call_, base::owners())),
         scanned_(map_),
         rows_(map_.rows()) {
-    base::size_packets(options, transport.preferred_packet_bytes(), call.largest_block() * sizeof(T), call.shares);
+    base::size_packets(options, transport.preferred_packet_bytes(), call.largest_block() * element_, call.shares);
     mine_ = call.sign(name, limits_.packet_bytes, limits_.window);
     report_.topology = name;
   }
@@ -69,7 +67,9 @@ class stream_engine : public stream_exchange<stream_state, Transport> {
   stream_engine& operator=(const stream_engine&) = delete;
   stream_engine& operator=(stream_engine&&) = delete;
   ~stream_engine() {
-    if (started_ && !done()) base::abandon();
+    if (!started_ || done()) return;
+    messages_.abandon();
+    s_.leak();
   }
 
   /// Posts the first receives, or waits for its turn with the memory that calls share.
@@ -77,7 +77,7 @@ class stream_engine : public stream_exchange<stream_state, Transport> {
     if (base::enter()) open();
   }
   /// Scans, folds, sends and receives as far as nothing has to be waited for. True if anything moved.
-  bool progress() {
+  bool progress() override {
     if (!started_) {
       start();
       return started_;
@@ -91,7 +91,7 @@ class stream_engine : public stream_exchange<stream_state, Transport> {
       report_.fold_seconds += watch_.lap();
     }
     flush();
-    if (take(messages_.poll())) moved = true;
+    if (base::take(messages_.poll())) moved = true;
     report_.exchange_seconds += watch_.lap();
     if (stopping() && done()) base::stop();
     return moved;
@@ -107,13 +107,13 @@ class stream_engine : public stream_exchange<stream_state, Transport> {
         return;
       }
     }
-    take(messages_.wait());
+    base::take(messages_.wait());
     report_.exchange_seconds += watch_.lap();
     if (stopping() && done()) base::stop();
   }
   [[nodiscard]] bool done() const { return started_ && base::ended(folded_ == rows_); }
   void give_up() noexcept {
-    if (started_ && !done()) base::tell_others([this] { return progress(); });
+    if (started_ && !done()) base::tell_others();
   }
   void finish(report& r) const {
     r = report_;
@@ -128,17 +128,16 @@ class stream_engine : public stream_exchange<stream_state, Transport> {
   static constexpr int runs_per_burst = 16, runs_per_burst_shared = 8;
 
   static stripes map_of(const Call& call, std::size_t owners) {
-    if constexpr (requires { call.map(); }) return call.map();  // not all ranks need own something
-    else return {call.blocks(), owners, stripe_blocks(sizeof(T), call.largest_block())};
+    if (const auto* const given = call.map()) return *given;  // not all ranks need own something
+    return {call.blocks(), owners, stripe_blocks(call.element_bytes(), call.largest_block())};
   }
   void open() {
-    if constexpr (requires { call_.prepare(); }) call_.prepare();
+    call_.prepare();
     base::open_streams(rows_, rows_);
     s_->own.open(rows_);
     s_->sources.clear();
   }
 
-  [[nodiscard]] block_range range(std::size_t block) const { return call_.range(block); }
   /// Rows of an owner of which the blocks have been scanned and packed. To the row: an owner that folded only whole rounds would
   /// wait for a rank that waits for it in the middle of one.
   [[nodiscard]] std::uint64_t scanned_rows(std::size_t owner) {
@@ -170,16 +169,16 @@ class stream_engine : public stream_exchange<stream_state, Transport> {
   }
   // Packs a block and, where they go to the same place, those that follow it. How many: 0 if there is no packet for them.
   std::size_t pack(std::size_t block) {
-    const auto b = range(block);
-    const auto bytes = b.size * sizeof(T);
+    const auto size = call_.range(block).size;
+    const auto bytes = size * element_;
     const auto [owner, row] = replicated_ ? stripes::place{0, block} : scanned_.at(block);
-    auto n = map_.together(row, scan_.consecutive(b.size));
+    auto n = map_.together(row, scan_.consecutive(size));
     const bool mine = !replicated_ && !served() && owner == static_cast<std::size_t>(rank_);
     if (!mine) {
       auto* const at = s_->contributions[replicated_ ? 0 : peer_index(owner)].add(messages_, row, bytes, n);
       if (at == nullptr) return 0;
       copy_out(at, call_.input(block), bytes * n, limits_.how);
-      if constexpr (requires { call_.clear(block, n); }) call_.clear(block, b.size * n);
+      call_.sent(block, n);
     }
     if (mine || replicated_) s_->own.add(row, n);
     return n;
@@ -193,7 +192,7 @@ class stream_engine : public stream_exchange<stream_state, Transport> {
   // Folds every row that all streams cover.
   bool fold() {
     if (served()) return false;
-    if constexpr (requires { Call::has_one_source; }) return gather();
+    if (call_.gathers()) return gather();
     auto& s = *s_;
     auto end = scanned_rows(static_cast<std::size_t>(rank_));
     for (const auto& i : s.arriving) end = std::min(end, i.covers());
@@ -249,20 +248,20 @@ class stream_engine : public stream_exchange<stream_state, Transport> {
     while (done != n) {
       const auto block = block_of(row + done);
       auto more = call_.together(block, map_.together(row + done, n - done));
-      auto b = range_of(call_, block, more);
+      auto size = call_.range(block, more).size;
       std::byte* to = nullptr;
       if (base::returns_results()) {
-        const auto first = range(block).size;
-        if (!scanner::equal_blocks || b.size != first * more) more = 1;  // the last block is shorter
-        to = s_->results.add(messages_, row + done, first * sizeof(T), more);
+        const auto first = call_.range(block).size;
+        if (!call_.equal_blocks() || size != first * more) more = 1;  // the last block is shorter
+        to = s_->results.add(messages_, row + done, first * element_, more);
         if (to == nullptr) break;
-        b.size = first * more;
+        size = first * more;
       }
       // A packet is copied to in the way that is best for it, and not folded into.
-      T* const out = call_.output(block, more);
-      fold_sources(row, bytes, block, b.size, out);
-      if (to != nullptr) copy_out(to, out, b.size * sizeof(T), limits_.how);
-      bytes += b.size * sizeof(T);
+      std::byte* const out = call_.output(block, more);
+      fold_sources(row, bytes, block, size, out);
+      if (to != nullptr) copy_out(to, out, size * element_, limits_.how);
+      bytes += size * element_;
       done += more;
     }
     if (done == 0) return 0;
@@ -277,16 +276,16 @@ class stream_engine : public stream_exchange<stream_state, Transport> {
     return done;
   }
   // Folds n elements from those of `block` on, which lie `skip` bytes into what the streams have for `row`.
-  void fold_sources(std::uint64_t row, std::size_t skip, std::size_t block, std::size_t n, T* to) {
+  void fold_sources(std::uint64_t row, std::size_t skip, std::size_t block, std::size_t n, std::byte* to) {
     auto& s = *s_;
     s.sources.clear();
     const auto add = [&](std::size_t i) {
-      if (s.arriving[i].next_row() == row) s.sources.push_back(s.arriving[i].elements(skip + n * sizeof(T)) + skip);
+      if (s.arriving[i].next_row() == row) s.sources.push_back(s.arriving[i].elements(skip + n * element_) + skip);
     };
     base::in_rank_order(add, [&] {
       if (s.own.at(row)) s.sources.push_back(call_.input(block));
     });
-    fold_block(call_.op, std::span<const void* const>(s.sources), s.sources.size() < static_cast<std::size_t>(ranks_), to, n);
+    call_.fold(s.sources, s.sources.size() < static_cast<std::size_t>(ranks_), to, n);
   }
 
   // Sends what should not wait for a full packet.
@@ -311,11 +310,9 @@ class stream_engine : public stream_exchange<stream_state, Transport> {
     else if (s.results.idle() && s.results.worthwhile()) s.results.flush(messages_, folded_);
   }
 
-  bool take(std::span<const completion> done) {
-    return base::take(done, [this](std::size_t index) {
-      auto& stream = s_->returning[index];
-      deliver(stream, base::owner_of(stream.peer()));
-    });
+  void deliver(std::size_t index) override {
+    auto& stream = s_->returning[index];
+    deliver(stream, base::owner_of(stream.peer()));
   }
   void deliver(in_stream& stream, std::size_t owner) {
     while (stream.next_row() != in_stream::no_row) {
@@ -324,15 +321,16 @@ class stream_engine : public stream_exchange<stream_state, Transport> {
       auto n = map_.together(row, stream.run(map_.stripe()));
       if (!map_.exists(first + n - 1)) throw protocol(stream.peer(), "a row past the end");
       n = call_.together(first, n);
-      const auto bytes = range_of(call_, first, n).size * sizeof(T);
+      const auto bytes = call_.range(first, n).size * element_;
       copy_bytes(call_.output(first, n), stream.elements(bytes), bytes);
       report_.union_blocks += n;
       stream.pop(bytes, n);
     }
   }
 
-  Call call_;
+  const Call& call_;  // of the collective, which outlives its engine
   scanner scan_;
+  std::size_t element_;  // bytes
   stripes map_;
   stripe_cursor scanned_;
   std::uint64_t rows_;

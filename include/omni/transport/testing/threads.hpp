@@ -23,8 +23,8 @@
 #include <utility>
 #include <vector>
 
-#include "../concepts.hpp"
-#include "../error.hpp"
+#include "../../concepts.hpp"
+#include "../../error.hpp"
 
 namespace omni::transport {
 

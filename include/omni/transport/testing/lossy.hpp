@@ -12,9 +12,9 @@
 #include <utility>
 #include <vector>
 
-#include "../concepts.hpp"
-#include "../detail/datagram/datagram_demux.hpp"
-#include "../detail/datagram/message_socket.hpp"
+#include "../../concepts.hpp"
+#include "../../detail/datagram/datagram_demux.hpp"
+#include "../../detail/datagram/message_socket.hpp"
 
 namespace omni::transport {
 

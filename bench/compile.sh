@@ -1,0 +1,86 @@
+#!/usr/bin/env bash
+# SPDX-FileCopyrightText: 2026 The omni authors
+# SPDX-License-Identifier: BSL-1.0
+#
+# What a call costs to compile: seconds of a translation unit, as a ratio to mpi.h and the standard headers alone, and bytes of code.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+usage() {
+  cat <<'EOF'
+usage: bash bench/compile.sh [--compiler NAME] [--flags "..."] [--repeats N] [--include DIR]
+
+  --compiler NAME   (default g++)
+  --flags "..."     (default -O2)
+  --repeats N       of each, in turn; the median counts (default 3)
+  --include DIR     another version of the headers, measured in turn with this one
+EOF
+}
+compiler=g++ flags=-O2 repeats=3 other=
+while [ $# -gt 0 ]; do
+  case "$1" in
+    --compiler) compiler=${2:?}; shift 2 ;;
+    --flags) flags=${2:?}; shift 2 ;;
+    --repeats) repeats=${2:?}; shift 2 ;;
+    --include) other=${2:?}; shift 2 ;;
+    --help | -h) usage; exit 0 ;;
+    *) echo "bench/compile.sh: unknown argument $1" >&2; usage >&2; exit 2 ;;
+  esac
+done
+# shellcheck source=tests/support/install.sh
+. tests/support/install.sh
+need "$compiler:$compiler" mpicxx:libopenmpi-dev size:binutils
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+headers='#include <mpi.h>
+#include <algorithm>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+'
+omni='#include <omni/allreduce.hpp>
+'
+call() { printf 'void f%s(MPI_Comm c, std::span<%s> x) { %s; }\n' "$1" "$2" "$3"; }
+{ printf '%s' "$headers"; echo 'void f1(MPI_Comm, std::span<float>) {}'; } > "$work/headers.cpp"
+{ printf '%s' "$headers$omni"; echo 'void f1(MPI_Comm, std::span<float>) {}'; } > "$work/included.cpp"
+{ printf '%s' "$headers$omni"; call 1 float 'omni::allreduce(c, x)'; } > "$work/one.cpp"
+{
+  printf '%s' "$headers$omni"
+  call 1 float 'omni::allreduce(c, x)'
+  call 2 double 'omni::allreduce(c, x)'
+  call 3 int 'omni::allreduce(c, x, omni::max{})'
+  call 4 long 'omni::iallreduce(c, x).wait()'
+} > "$work/four.cpp"
+
+read -ra mpi <<< "$(mpicxx --showme:compile 2> /dev/null || mpicxx -compile-info | cut -d' ' -f2-)"
+read -ra options <<< "$flags"
+TIMEFORMAT='%U %S'
+seconds() { # source, include folder: of the processor
+  { time "$compiler" -std=c++20 "${options[@]}" "${mpi[@]}" -I"$2" -c "$work/$1.cpp" -o "$work/$1.o"; } 2>&1 | tail -1 | awk '{print $1 + $2}'
+}
+median() { sort -n "$1" | awk '{v[NR] = $1} END {print v[int((NR + 1) / 2)]}'; }
+
+versions=(include ${other:+"$other"})
+for _ in $(seq "$repeats"); do
+  for v in "${!versions[@]}"; do
+    for unit in headers included one four; do seconds $unit "${versions[$v]}" >> "$work/$v.$unit"; size "$work/$unit.o" | awk 'END {print $1}' > "$work/$v.$unit.size"; done
+  done
+done
+"$compiler" --version | sed 's/^/# /;q'
+for v in "${!versions[@]}"; do
+  base=$(median "$work/$v.headers")
+  echo "# ${versions[$v]}, $flags"
+  printf '%-44s %9s %9s %10s\n' "a translation unit" seconds "x headers" "code bytes"
+  while read -r unit what; do
+    printf '%-44s %9.2f %9.1f %10d\n' "$what" "$(median "$work/$v.$unit")" "$(awk "BEGIN {print $(median "$work/$v.$unit") / $base}")" "$(cat "$work/$v.$unit.size")"
+  done <<EOF
+headers mpi.h and the standard headers alone
+included omni/allreduce.hpp included, nothing called
+one one call
+four four calls: float, double, int, long
+EOF
+  awk -v a="$(median "$work/$v.one")" -v b="$(median "$work/$v.four")" -v base="$base" -v s="$(cat "$work/$v.one.size")" -v t="$(cat "$work/$v.four.size")" \
+    'BEGIN {printf "%-44s %9.2f %9.1f %10d\n", "each further type or operation", (b - a) / 3, (b - a) / 3 / base, (t - s) / 3}'
+done

@@ -1,0 +1,64 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <utility>
+
+#include "../../deadline.hpp"
+#include "../../report.hpp"
+
+namespace omni::detail {
+
+/// What drives one call by one topology, whatever that is. The state machine of a call knows no more of it.
+class engine {
+ public:
+  engine() = default;
+  engine(const engine&) = delete;
+  engine(engine&&) = delete;
+  engine& operator=(const engine&) = delete;
+  engine& operator=(engine&&) = delete;
+  virtual ~engine() = default;
+
+  virtual void start() = 0;
+  /// Does what can be done without waiting; true if anything was.
+  virtual bool progress() = 0;
+  /// Blocks until a message completes.
+  virtual void wait() = 0;
+  [[nodiscard]] virtual bool done() const = 0;
+  [[nodiscard]] virtual awaited awaits() const = 0;
+  /// There is no time left to tell others of an error. True: of an engine that can hurry.
+  virtual bool hurry() = 0;
+  /// After an error here: tells the others.
+  virtual void give_up() noexcept = 0;
+  virtual void finish(report& r) const = 0;
+};
+
+/// An engine of a topology's, by the members that it has: the last three are optional.
+template <class Engine>
+class driven final : public engine {
+ public:
+  template <class... Args>
+  explicit driven(Args&&... args) : engine_(std::forward<Args>(args)...) {}
+
+  void start() override { engine_.start(); }
+  bool progress() override { return engine_.progress(); }
+  void wait() override { engine_.wait(); }
+  [[nodiscard]] bool done() const override { return engine_.done(); }
+  void finish(report& r) const override { engine_.finish(r); }
+  [[nodiscard]] awaited awaits() const override {
+    if constexpr (requires { engine_.awaits(); }) return engine_.awaits();
+    else return {};
+  }
+  bool hurry() override {
+    if constexpr (requires { engine_.hurry(); }) return engine_.hurry();
+    else return false;
+  }
+  void give_up() noexcept override {
+    if constexpr (requires { engine_.give_up(); }) engine_.give_up();
+  }
+
+ private:
+  Engine engine_;
+};
+
+}  // namespace omni::detail

@@ -1,0 +1,186 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <span>
+#include <type_traits>
+#include <utility>
+
+#include "../../concepts.hpp"
+#include "../../deadline.hpp"
+#include "../../report.hpp"
+#include "../../request.hpp"
+#include "../../topology/automatic.hpp"
+#include "../../topology/colocated.hpp"
+#include "../../topology/hierarchical.hpp"
+#include "../../topology/replicated.hpp"
+#include "../../topology/ring.hpp"
+#include "../call/call.hpp"
+#include "arguments.hpp"
+#include "group.hpp"
+
+// From the arguments of a call to the call: what is compiled for each type. Everything below is compiled once (omni/engines.hpp).
+
+namespace omni::detail {
+
+/// Of what is an MPI_Comm or becomes one: `handle(comm)`, that. Where there is mpi.h, detail/mpi/communicator.hpp has it.
+template <class Comm>
+struct communicator;
+template <class Comm>
+concept is_communicator = requires(const Comm& comm) {
+  communicator<Comm>::handle(comm);
+};
+
+/// Whether the engines can be seen: they are not where a program is linked with omni::compiled, which has those of the library's
+/// own topologies over MPI.
+template <class Topology>
+struct engines;
+template <class Topology>
+inline constexpr bool is_compiled =
+    std::is_same_v<Topology, automatic> || std::is_same_v<Topology, colocated> || std::is_same_v<Topology, replicated> ||
+    std::is_same_v<Topology, ring> || std::is_same_v<Topology, hierarchical<>>;
+template <class Topology>
+inline constexpr bool sees_engines = requires {
+  sizeof(engines<Topology>);
+};
+
+/// The call without its types; of what has more than a call, all of it.
+template <class T, class Op, class Partitioner, class Detector>
+const call& below(const typed_call<T, Op, Partitioner, Detector>& c) {
+  return c;
+}
+template <class T, class Op, class Partitioner, class Detector>
+const call& below(const typed_group<T, Op, Partitioner, Detector>& c) {
+  return c;
+}
+template <class Call>
+const Call& below(const Call& c) {
+  return c;
+}
+
+template <class Transport, class Call, class Topology>
+report run_over(Transport& transport, Call& c, const Topology& topology);
+template <class Transport, class Call, class Topology>
+request start_over(Transport& transport, Call& c, const Topology& topology);
+
+template <class Transport>
+void open_plan(Transport& transport, const deadline& limit);
+
+/// Whether a group of tensors is one operation. What knows of one tensor only takes them one after the other.
+template <class Topology, class Transport>
+constexpr bool takes_groups = !may_lose<Transport> && requires {
+  Topology::takes_groups;
+};
+template <class Topology>
+constexpr bool takes_groups<Topology, void> = requires {
+  Topology::takes_groups;
+};
+
+/// What is wrong with the first argument of a call by such a topology, said while compiling.
+template <class Comm, class Topology>
+consteval bool is_place() {
+  using plain = std::remove_const_t<Comm>;
+  constexpr bool transports = transport_type<plain>, known = transports || is_communicator<plain>;
+  static_assert(known,
+                "omni: the first argument is neither a communicator (MPI_Comm, boost::mpi::communicator; is mpi.h found?) nor a "
+                "transport");
+  static_assert(!transports || !std::is_const_v<Comm>, "omni: a transport is changed by sending; it must not be const");
+  static_assert(!known || sees_engines<Topology> || (!transports && is_compiled<Topology>),
+                "omni: with omni::compiled, a topology or a transport of your own needs #include <omni/engines.hpp>");
+  return known && !(transports && std::is_const_v<Comm>);
+}
+template <class Comm, class Call, class Topology>
+report run_call(Comm& comm, Call& c, const Topology& topology) {
+  if constexpr (!is_place<Comm, Topology>()) {
+    return {};
+  } else if constexpr (transport_type<Comm>) {
+    return run_over(comm, c, topology);
+  } else {
+    using traits = communicator<std::remove_const_t<Comm>>;
+    traits::note_native(c);
+    return run_on(traits::handle(comm), below(c), topology);
+  }
+}
+template <class Comm, class Call, class Topology>
+request start_call(Comm& comm, Call& c, const Topology& topology) {
+  if constexpr (!is_place<Comm, Topology>()) {
+    return {};
+  } else if constexpr (transport_type<Comm>) {
+    return start_over(comm, c, topology);
+  } else {
+    static_assert(!Call::is_group || takes_groups<Topology, void>,
+                  "omni: this topology takes a group's tensors one after the other, which iallreduce cannot; start one for each");
+    using traits = communicator<std::remove_const_t<Comm>>;
+    traits::note_native(c);
+    return start_on(traits::handle(comm), below(c), topology);
+  }
+}
+
+/// Makes the call out of spans and the other arguments, and gives it to f.
+template <class T, class... A, class F>
+auto with_call(std::span<const T> in, std::span<T> out, const F& f, const A&... more) {
+  const auto c = choose<T>(more...);
+  using call_type = typed_call<T, decltype(c.op), decltype(c.partition), decltype(c.detector)>;
+  const typename call_type::policies policies(c.op, c.partition, c.detector);
+  call_type made(policies, in, out);
+  choose_topology(made, c.topology);
+  made.limit = c.limit;
+  return f(made, c.topology);
+}
+
+/// Tells `in place` from `out of place`, checks what can be checked while compiling, and goes on with f.
+template <class Result, class... Policies, class F, class Data, class... More>
+Result parse(const F& f, Data& data, const More&... more) {
+  if constexpr (!spannable<Data>) {
+    static_assert(spannable<Data>, "omni: the data is nothing that a std::span can be made from");
+    return Result{};
+  } else if constexpr (grouped<Data>) {
+    using E = group_element<Data>;
+    static_assert(!std::is_const_v<E>, "omni: reducing in place writes to the data, which is const; give an output as well");
+    if constexpr (std::is_const_v<E> || !legal<std::remove_const_t<E>, Policies..., More...>()) {
+      return Result{};
+    } else {
+      return with_group<E>(inputs_of(data), outputs_of(data), f, Policies{}..., more...);
+    }
+  } else {
+    using E = span_element<Data>;
+    constexpr bool writable = !std::is_const_v<E>;
+    static_assert(writable, "omni: reducing in place writes to the data, which is const; give an output as well");
+    if constexpr (!writable || !legal<std::remove_const_t<E>, Policies..., More...>()) {
+      return Result{};
+    } else {
+      const auto s = as_span(data);
+      return with_call<E>(std::span<const E>(s), s, f, Policies{}..., more...);
+    }
+  }
+}
+template <class Result, class... Policies, class F, class Data, class Out, class... More>
+requires spannable<Out> Result parse(const F& f, Data& data, Out& out, const More&... more) {
+  if constexpr (!spannable<Data>) {
+    static_assert(spannable<Data>, "omni: the data is nothing that a std::span can be made from");
+    return Result{};
+  } else if constexpr (grouped<Data> && grouped<Out>) {
+    using T = group_element<Out>;
+    static_assert(!std::is_const_v<T>, "omni: the output is const");
+    constexpr bool same = std::is_same_v<std::remove_const_t<T>, std::remove_const_t<group_element<Data>>>;
+    static_assert(same, "omni: input and output have different element types");
+    if constexpr (std::is_const_v<T> || !same || !legal<std::remove_const_t<T>, Policies..., More...>()) {
+      return Result{};
+    } else {
+      return with_group<T>(inputs_of(data), outputs_of(out), f, Policies{}..., more...);
+    }
+  } else {
+    using T = span_element<Out>;
+    constexpr bool writable = !std::is_const_v<T>;
+    static_assert(writable, "omni: the output is const");
+    constexpr bool same = std::is_same_v<std::remove_const_t<T>, std::remove_const_t<span_element<Data>>>;
+    static_assert(same, "omni: input and output have different element types");
+    if constexpr (!writable || !same || !legal<std::remove_const_t<T>, Policies..., More...>()) {
+      return Result{};
+    } else {
+      return with_call<T>(std::span<const T>(as_span(data)), as_span(out), f, Policies{}..., more...);
+    }
+  }
+}
+
+}  // namespace omni::detail
