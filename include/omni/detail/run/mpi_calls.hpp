@@ -7,6 +7,7 @@
 #include "../../transport/mpi.hpp"
 #include "measure.hpp"
 #include "mpi_communicator.hpp"
+#include "run.hpp"
 
 namespace omni::detail {
 

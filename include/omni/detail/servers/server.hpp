@@ -192,20 +192,13 @@ class server_call {
   }
   // Everything that buffers and arithmetic depend on.
   static std::string_view what_is_wrong(const signature& s) {
-    constexpr std::uint64_t most = signature_limits::bytes, most_pairs = std::uint64_t{1} << 62U;
-    if (s.element_size == 0 || s.element_size > most) return "elements of no or absurd size";
-    if (s.largest_block > (std::uint64_t{1} << 30U) / s.element_size) return "blocks larger than a packet";
+    constexpr std::uint64_t most_pairs = std::uint64_t{1} << 62U;
+    if (const auto wrong = wrong_sizes(s); !wrong.empty()) return wrong;
     const auto block = call_of(s) == kind::sizes ? 3 * sizeof(std::uint64_t) : s.largest_block * s.element_size;
-    if (s.packet_bytes < sizeof(packet_header) + block + sizeof(std::uint32_t) || s.packet_bytes > most)
-      return "packets that no block fits in";
-    if (s.window == 0 || s.window > signature_limits::window || s.window * s.packet_bytes > signature_limits::under_way)
-      return "an absurd window";
+    if (s.packet_bytes < sizeof(packet_header) + block + sizeof(std::uint32_t)) return "packets that no block fits in";
     if (call_of(s) == kind::pairs) return s.blocks > most_pairs ? "more pairs than there can be" : "";
     if (call_of(s) == kind::sizes) return s.count != 0 || s.blocks != 0 ? "sizes before they are agreed on" : "";
-    if (s.count != 0 && s.largest_block == 0) return "blocks of no elements";
-    if (s.count != 0 && s.blocks != (s.count - 1) / s.largest_block + 1) return "blocks that are not of equal size";
-    if (s.count == 0 && s.blocks != 0) return "blocks of nothing";
-    return {};
+    return wrong_blocks(s);
   }
   enum class kind { blocks, pairs, sizes };
   static kind call_of(const signature& s) {

@@ -174,12 +174,8 @@ class slot_owner {
     if (phase_ != phase::greeting) welcome(w, send);
   }
   static std::string_view what_is_wrong(const signature& s) {
-    constexpr std::uint64_t most = signature_limits::bytes;
-    if (s.element_size == 0 || s.element_size > most) return "elements of no or absurd size";
-    if (s.packet_bytes > most || s.largest_block > most / s.element_size) return "blocks larger than a packet";
-    if (s.window == 0 || s.window > signature_limits::window) return "an absurd window";
-    if (s.count != 0 && s.largest_block == 0) return "blocks of no elements";
-    if (s.blocks != (s.count == 0 ? 0 : (s.count - 1) / s.largest_block + 1)) return "blocks that are not of equal size";
+    if (const auto wrong = wrong_sizes(s); !wrong.empty()) return wrong;
+    if (const auto wrong = wrong_blocks(s); !wrong.empty()) return wrong;
     if (slot_map::of(s, 1).columns == 0) return "packets that no block fits in";
     return {};
   }

@@ -119,4 +119,21 @@ struct signature_limits {
   static constexpr std::uint64_t under_way = std::uint64_t{1} << 32U;  ///< bytes of a window of packets
 };
 
+/// What is wrong with the sizes in one, by which buffers are made; empty: nothing.
+inline std::string_view wrong_sizes(const signature& s) {
+  constexpr std::uint64_t largest_block = std::uint64_t{1} << 30U;  // bytes, as callers are told
+  if (s.element_size == 0 || s.element_size > signature_limits::bytes) return "elements of no or absurd size";
+  if (s.largest_block > largest_block / s.element_size) return "blocks larger than a packet";
+  if (s.packet_bytes > signature_limits::bytes) return "absurd packets";
+  if (s.window == 0 || s.window > signature_limits::window || s.window * s.packet_bytes > signature_limits::under_way)
+    return "an absurd window";
+  return {};
+}
+/// What is wrong with the blocks of a tensor whose sizes are right: they are of equal size.
+inline std::string_view wrong_blocks(const signature& s) {
+  if (s.count != 0 && s.largest_block == 0) return "blocks of no elements";
+  if (s.blocks != (s.count == 0 ? 0 : (s.count - 1) / s.largest_block + 1)) return "blocks that are not of equal size";
+  return {};
+}
+
 }  // namespace omni::detail

@@ -1,0 +1,199 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <exception>
+#include <memory>
+#include <type_traits>
+#include <utility>
+
+#include "../../request.hpp"
+#include "../call/call.hpp"
+#include "../choice/automatic_engine.hpp"
+#include "../choice/levels_or_streams.hpp"
+#include "../choice/owner_engines.hpp"
+#include "../choice/ring_or_streams.hpp"
+#include "argument_checks.hpp"
+#include "collective.hpp"
+#include "dispatch.hpp"
+#include "measure.hpp"
+
+// Runs a call over a transport: MPI's own allreduce, or the state machine.
+
+namespace omni::detail {
+
+/// The transport of a communicator: where there is mpi.h, detail/run/mpi_calls.hpp has `view(handle)`, of our duplicate.
+template <class Handle>
+struct transport_over;
+/// What a communicator argument becomes: a transport as it is, by reference; what is an MPI_Comm, a view.
+template <class Comm>
+decltype(auto) transport_of(Comm& comm) {
+  using plain = std::remove_const_t<Comm>;
+  if constexpr (transport_type<plain>) {
+    static_assert(!std::is_const_v<Comm>, "omni: a transport is changed by sending; it must not be const");
+    return (comm);
+  } else {
+    static_assert(is_communicator<plain>,
+                  "omni: the first argument is neither a communicator (MPI_Comm, boost::mpi::communicator; is mpi.h found?) nor a "
+                  "transport");
+    if constexpr (is_communicator<plain>) {
+      const auto handle = communicator<plain>::handle(comm);
+      return transport_over<std::remove_const_t<decltype(handle)>>::view(handle);
+    }
+  }
+}
+
+/// Notes how a transport itself reduces what the call does, if it does.
+template <class Transport, class Call>
+void note_native_over(Call& c) {
+  if constexpr (has_own_allreduce<Transport> && !Call::is_group)
+    c.native = Transport::template reduction_of<typename Call::value_type, typename Call::operation_type>();
+}
+
+/// What MPI did for a call.
+template <class Transport>
+report run_natively(Transport& transport, const call& c, const stopwatch& watch) {
+  report r;
+  try {
+    reduce_natively(transport, c);
+  } catch (const std::exception& e) {
+    transport.mark_broken(e.what());
+    throw;
+  }
+  r.topology = "mpi";
+  r.blocks_total = r.blocks_sent = r.union_blocks = c.blocks();
+  complete(r, c.bytes(), transport.size(), watch.elapsed());
+  r.exchange_seconds = r.seconds;  // all of it: MPI does not tell
+  trace(transport.rank(), r);
+  return r;
+}
+
+template <class Transport, class Topology>
+void expect_usable_over(const Transport& transport, const call& c, const Topology& topology) {
+  expect_usable(c);
+  expect_packets_of(topology);
+  if constexpr (may_lose<Transport>) {
+    if (c.group() == nullptr) expect_slots(c, transport);
+  }
+}
+
+/// The blocking call: hand over to MPI what MPI does better, run the state machine for the rest.
+template <class Transport, class Call, class Topology>
+report run(Transport&& transport, const Call& c, const Topology& topology) {
+  using plain = std::remove_reference_t<Transport>;
+  using held = std::conditional_t<std::is_trivially_copyable_v<plain>, plain, plain&>;  // a view, as requests have it
+  expect_usable_over(transport, c, topology);
+  if constexpr (std::is_same_v<Topology, automatic> && has_own_allreduce<plain>) {
+    // MPI's blocking call drives nothing of ours, and a peer may need what this thread has under way before it gets here.
+    const auto natively = [&](const stopwatch& watch) {
+      if (operation_base::any_active()) operation_base::settle(&transport.context());
+      transport.expect_usable();  // a peer that knows of an error does not come
+      return run_natively(transport, c, watch);
+    };
+    // What all ranks go by alike is known when the communicator is open.
+    bool small = false;
+    if constexpr (requires { transport.is_open(); }) small = !transport.is_open();
+    small = c.native != nullptr && (small || topology.is_small(c.bytes(), selection_context::of(transport)));
+    if (small && transport.size() > 1) {
+      settle_queue(transport, waits_at_most(c.limit));
+      if (bypasses(topology, c, transport)) return natively(stopwatch());
+    }
+    collective_by<held, Call, Topology> op(transport, c, topology);
+    op.finish();
+    return op.handed_over() ? natively(op.watch()) : op.result();
+  } else {
+    collective_by<held, Call, Topology> op(transport, c, topology);
+    op.finish();
+    return op.result();
+  }
+}
+/// A group over what knows of one tensor only: one after the other.
+template <class Transport, class Topology>
+report run_one_by_one(Transport& transport, const call& c, const Topology& topology) {
+  const auto& tensors = *c.group();
+  report sum;
+  for (std::size_t i = 0; i < std::max<std::size_t>(tensors.tensors(), 1); ++i) {
+    auto one = c.one(i);
+    choose_topology(one, topology);
+    one.options = mixed(one.options, mixed(tensors.fingerprint(), i));  // the ranks have the same group, or hear of it
+    add_to(sum, run(transport, one, topology));
+  }
+  return sum;
+}
+
+/// Runs a call over a transport.
+template <class Transport, class Call, class Topology>
+report run_whole(Transport&& transport, const Call& c, const Topology& topology) {
+  if constexpr (!takes_groups<Topology, std::remove_reference_t<Transport>>) {
+    if (c.group() != nullptr) {
+      expect_usable_over(transport, c, topology);
+      return run_one_by_one(transport, c, topology);
+    }
+  }
+  return run(std::forward<Transport>(transport), c, topology);
+}
+template <class Transport, class Call, class Topology>
+request start_whole(Transport&& transport, const Call& c, const Topology& topology) {
+  expect_usable_over(transport, c, topology);
+  auto started = c;
+  started.blocking = false;
+  started.outlive();
+  auto op = make_operation<Topology, Transport>(std::forward<Transport>(transport), started, topology);
+  op->progress();
+  return request(std::move(op));
+}
+
+/// Runs a call by f(transport, call, topology). On a cluster, servers fold unless another topology is asked for, and those are for
+/// the workers alone.
+template <class Transport, class Call, class Topology, class F>
+auto on_ranks(Transport& transport, Call& call, const Topology& topology, const F& f) {
+  constexpr bool dedicates = std::is_same_v<Topology, dedicated>;
+  if constexpr (requires { transport.servers(); }) {
+    if (transport.servers() == 0) {
+      if constexpr (dedicates) {
+        choose_topology(call, automatic{});
+        return f(transport.among_workers(), call, automatic{});
+      } else {
+        return f(transport.among_workers(), call, topology);
+      }
+    }
+    if constexpr (!dedicates && !std::is_same_v<Topology, automatic>) {
+      return f(transport.among_workers(), call, topology);
+    } else {
+      expect_served(transport, call);
+      call.topology = dedicated::name;
+      call.options = 0;
+      if constexpr (dedicates) return f(transport, call, topology);
+      else return f(transport, call, dedicated{});
+    }
+  } else if constexpr (dedicates) {
+    static_cast<void>(f);
+    throw usage("omni: a plain communicator has no dedicated servers; make an omni::cluster of it");
+    return f(transport, call, automatic{});
+  } else {
+    return f(transport, call, topology);
+  }
+}
+
+template <class Transport, class Call, class Topology>
+report run_over(Transport& transport, Call& c, const Topology& topology) {
+  return on_ranks(transport, c, topology, [](auto&& among, auto& call, const auto& t) {
+    note_native_over<std::remove_reference_t<decltype(among)>>(call);
+    return run_whole(std::forward<decltype(among)>(among), below(call), t);
+  });
+}
+template <class Transport, class Call, class Topology>
+request start_over(Transport& transport, Call& c, const Topology& topology) {
+  return on_ranks(transport, c, topology, [](auto&& among, auto& call, const auto& t) {
+    using topology_type = std::remove_cvref_t<decltype(t)>;
+    using transport_type = std::remove_reference_t<decltype(among)>;
+    static_assert(!Call::is_group || takes_groups<topology_type, transport_type>,
+                  "omni: this topology takes a group's tensors one after the other, which iallreduce cannot; start one for each");
+    note_native_over<transport_type>(call);
+    return start_whole(std::forward<decltype(among)>(among), below(call), t);
+  });
+}
+
+}  // namespace omni::detail
