@@ -83,7 +83,6 @@ void expect_usable_over(const Transport& transport, const call& c, const Topolog
 template <class Transport, class Call, class Topology>
 report run(Transport&& transport, const Call& c, const Topology& topology) {
   using plain = std::remove_reference_t<Transport>;
-  using held = std::conditional_t<std::is_trivially_copyable_v<plain>, plain, plain&>;  // a view, as requests have it
   expect_usable_over(transport, c, topology);
   if constexpr (std::is_same_v<Topology, automatic> && has_own_allreduce<plain>) {
     // MPI's blocking call drives nothing of ours, and a peer may need what this thread has under way before it gets here.
@@ -100,11 +99,12 @@ report run(Transport&& transport, const Call& c, const Topology& topology) {
       settle_queue(transport, waits_at_most(c.limit));
       if (bypasses(topology, c, transport)) return natively(stopwatch());
     }
+    using held = std::conditional_t<std::is_trivially_copyable_v<plain>, plain, plain&>;  // a view, as requests have it
     collective_by<held, Call, Topology> op(transport, c, topology);
     op.finish();
     return op.handed_over() ? natively(op.watch()) : op.result();
   } else {
-    collective_by<held, Call, Topology> op(transport, c, topology);
+    collective_by<Transport, Call, Topology> op(std::forward<Transport>(transport), c, topology);
     op.finish();
     return op.result();
   }
