@@ -124,7 +124,7 @@ struct automatic {
     }
     const bool by_window = here.shares && !here.slow_window;
     const bool dense = here.native && !by_window && bytes <= one_message && is_dense(bytes, density, here);
-    if (dense && here.shares) return algorithm::native;
+    if (dense && here.shares && (ring_bytes == 0 || bytes < ring_bytes)) return algorithm::native;
     if (here.native && here.shares && is_small(bytes, here) && here.ranks > most_sharing_ranks) return algorithm::native;
     if (here.native && !here.shares && is_small(bytes, here)) return algorithm::native;
     if (dense && bytes < ring_limit(here)) return algorithm::native;
