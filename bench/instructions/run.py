@@ -20,7 +20,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 BASELINE = pathlib.Path(__file__).with_name("baseline.json")
 DENSITIES = ["0", "10", "100"]
 STOPS = [  # the first that matches a header below include/omni
-    ("detect", r"detect/"),
+    ("detect", r"(detail/)?detect/"),
     ("copy", r"detail/memory/copy"),
     ("fold", r"detail/call/fold\.hpp|operation\.hpp|element\.hpp"),
     ("packets", r"detail/(wire|records|memory|pairs)/|detail/streams/(in_stream|out_stream|stream_)"),

@@ -74,7 +74,6 @@ class call {
   std::chrono::nanoseconds limit{};  ///< of a wait, as the caller chose it; 0: not
   bool is_stage = false;             ///< of another call, that is: neither traced by itself nor left to MPI unseen
   const void* native = nullptr;      ///< how the transport reduces it by itself (native_reduction), if it does
-  std::shared_ptr<const stage_view> stage{};
   bool is_part = false;              ///< of a key-value call, which is what is told of
   const signature* terms = nullptr;  ///< of that call, which are what ranks have to give alike
   bool is_summary = false;           ///< three numbers that go with the agreement, where there is one
@@ -116,7 +115,8 @@ class call {
   [[nodiscard]] std::size_t uniform_block() const { return uniform_; }
   /// Of a group the position counts through all tensors.
   [[nodiscard]] block_range range(std::size_t block) const {
-    if (stage && stage->cut) block = stage->cut->block(block);
+    if (is_plain_) return {block * uniform_, std::min(uniform_, size_ - block * uniform_)};
+    if (stage_ && stage_->cut) block = stage_->cut->block(block);
     if (!group_) return range_in(block, size_);
     const auto& t = (*group_)[group_->tensor(block)];
     const auto b = range_in(block - t.first_block, t.size);
@@ -132,43 +132,48 @@ class call {
   /// Where a block's elements lie, and those of the n - 1 after it if they are `together`.
   [[nodiscard]] const std::byte* input(std::size_t block) const {
     const auto first = range(block).first;
-    if (!group_) return in.data() + first * element_bytes();
+    if (is_plain_ || !group_) return in.data() + first * element_bytes();
     const auto t = group_->tensor(block);
     return group_->in(t).data() + (first - (*group_)[t].position) * element_bytes();
   }
   [[nodiscard]] std::byte* output(std::size_t block, std::size_t /*n*/ = 1) const {
     const auto first = range(block).first;
-    if (!group_) return out.data() + first * element_bytes();
+    if (is_plain_ || !group_) return out.data() + first * element_bytes();
     const auto t = group_->tensor(block);
     return group_->out(t).data() + (first - (*group_)[t].position) * element_bytes();
   }
   /// Of n blocks from this one on, those that lie one after the other.
   [[nodiscard]] std::size_t together(std::size_t block, std::size_t n) const {
-    if (stage && stage->cut) return stage->cut->map().in_stripe(block, n);
+    if (is_plain_) return n;
+    if (stage_ && stage_->cut) return stage_->cut->map().in_stripe(block, n);
     return group_ ? group_->together(block, n) : n;
   }
   /// A bit for each of the blocks, of `block` elements, of a run of n elements from `first` on that have to be sent.
   [[nodiscard]] std::uint64_t mark_run(std::size_t first, std::size_t n, std::size_t block) const {
     if (!skips()) return ones((n + block - 1) / block);
-    return stage && stage->gathers ? mark_own(range(first).first, n, block) : mark(input(first), n, block);
+    return gathers() ? mark_own(range(first).first, n, block) : mark(input(first), n, block);
   }
   /// What no rank contributes to is null.
   void clear(std::size_t block, std::size_t n) const { clear_elements(output(block, n), range(block, n).size); }
 
   // ---- stages of two levels
-  [[nodiscard]] bool gathers() const { return stage && stage->gathers; }
+  void see_as(const stage_view& stage) {
+    stage_ = std::make_shared<const stage_view>(stage);
+    measure();
+  }
+  [[nodiscard]] bool gathers() const { return stage_ && stage_->gathers; }
   /// Who owns which block, if not all ranks own some.
-  [[nodiscard]] const stripes* map() const { return stage && stage->cut ? &stage->cut->map() : nullptr; }
+  [[nodiscard]] const stripes* map() const { return stage_ && stage_->cut ? &stage_->cut->map() : nullptr; }
   /// Before the first block is looked at.
   void prepare() const {
-    if (!gathers() || stage->cleared || out.empty()) return;
-    const auto [first, n] = stage->own;
+    if (!gathers() || stage_->cleared || out.empty()) return;
+    const auto [first, n] = stage_->own;
     clear_elements(out.data(), first);
     clear_elements(out.data() + (first + n) * element_bytes(), size_ - first - n);
   }
   /// When blocks have been packed.
   void sent(std::size_t block, std::size_t n) const {
-    if (stage && stage->cut && skips()) clear(block, n);
+    if (stage_ && stage_->cut && skips()) clear(block, n);
   }
 
   // ---- the tensors of a group, and parts of a tensor
@@ -253,6 +258,7 @@ class call {
   void measure() {
     if (loops_->null != nullptr) null_ = null_element(loops_->null(policies_), loops_->element_bytes);
     if (loops_->uniform != nullptr) uniform_ = loops_->uniform(policies_);
+    is_plain_ = uniform_ != 0 && !group_ && !(stage_ && stage_->cut);
   }
   [[nodiscard]] block_range range_in(std::size_t block, std::size_t n) const {
     if (loops_->block != nullptr) return loops_->block(policies_, block, n);
@@ -261,7 +267,7 @@ class call {
   }
   // Only what lies in this rank's part.
   [[nodiscard]] std::uint64_t mark_own(std::size_t first, std::size_t n, std::size_t block) const {
-    const auto& own = stage->own;
+    const auto& own = stage_->own;
     const auto blocks_before = [&](std::size_t element) { return element <= first ? 0 : (element - first + block - 1) / block; };
     const auto begin = blocks_before(own.first), end = blocks_before(own.first + own.size);
     if (begin >= end || begin * block >= n) return 0;
@@ -282,6 +288,8 @@ class call {
   const void* policies_ = nullptr;
   std::shared_ptr<const void> keeps_{};  // the policies, of a call that has outlived the caller's
   std::shared_ptr<const tensor_group> group_{};
+  std::shared_ptr<const stage_view> stage_{};
+  bool is_plain_ = false;  // one tensor, in blocks of one size, in their order: no more to ask for most calls
   std::size_t size_ = 0, blocks_ = 0, largest_ = 0, uniform_ = 0;
   null_element null_{};
 };

@@ -28,7 +28,8 @@ class null_element {
   null_element() = default;
   /// @param element lives as long as this does.
   null_element(const void* element, std::size_t bytes) : element_(static_cast<const std::byte*>(element)), bytes_(bytes) {
-    tiles_ = line_.size() % bytes == 0 || std::all_of(element_, element_ + bytes, [&](std::byte b) { return b == element_[0]; });
+    is_one_byte_ = std::all_of(element_, element_ + bytes, [&](std::byte b) { return b == element_[0]; });
+    tiles_ = line_.size() % bytes == 0 || is_one_byte_;
     if (!tiles_) return;
     auto filled = std::min(bytes, line_.size());
     std::memcpy(line_.data(), element_, filled);
@@ -38,6 +39,8 @@ class null_element {
 
   [[nodiscard]] const std::byte* element() const { return element_; }
   [[nodiscard]] std::size_t bytes() const { return bytes_; }
+  /// Whether it is one byte over and over, as most identities are.
+  [[nodiscard]] bool is_one_byte() const { return is_one_byte_; }
   /// Whether line() may be compared with whatever begins on an element.
   [[nodiscard]] bool tiles() const { return tiles_; }
   [[nodiscard]] const null_pattern& line() const { return line_; }
@@ -45,15 +48,15 @@ class null_element {
  private:
   const std::byte* element_ = nullptr;
   std::size_t bytes_ = 1;
-  bool tiles_ = true;
+  bool tiles_ = true, is_one_byte_ = true;
   null_pattern line_{};
 };
 
-/// Writes it over and over. Most identities are one byte over and over.
+/// Writes it over and over.
 inline void fill(std::byte* to, std::size_t bytes, const null_element& null) {
   if (bytes == 0) return;
   const auto* const e = null.element();
-  if (std::all_of(e, e + null.bytes(), [&](std::byte b) { return b == e[0]; })) {
+  if (null.is_one_byte()) {
     std::memset(to, static_cast<int>(e[0]), bytes);
     return;
   }

@@ -75,7 +75,7 @@ class hierarchical_engine {
 
     // The ranks give each other their parts, each where it lies.
     auto back = call_.part(0, c.size());
-    back.stage = std::make_shared<const stage_view>(stage_view{.gathers = true, .own = {first, n}, .cleared = scattered});
+    back.see_as({.gathers = true, .own = {first, n}, .cleared = scattered});
     make_part(back, replicated{});
     stages_[2] = make_operation<replicated>(levels.inner(), back, replicated{});
     for (auto& s : stages_)
@@ -148,7 +148,7 @@ class hierarchical_engine {
         reduce_scatter scattered;
         if constexpr (requires { inner.window; }) scattered = {inner.packet_bytes, inner.window};
         auto inside = call_;
-        inside.stage = std::make_shared<const stage_view>(stage_view{.cut = cut});
+        inside.see_as({.cut = cut});
         make_part(inside, scattered);
         stages_[0] = make_operation<reduce_scatter>(levels.inner(), inside, scattered);
         return true;

@@ -100,8 +100,11 @@ class block_scanner {
   }
   // What no rank contributes to is the identity.
   void clear(std::size_t n) {
-    for (std::size_t i = 0; i < n; ++i) {
-      if ((found_ >> i & 1U) == 0) call_->clear(run_first_ + i, 1);
+    for (std::size_t i = 0; i < n;) {
+      const auto left = found_ >> i;
+      const auto nulls = std::min<std::size_t>(left == 0 ? n : static_cast<std::size_t>(std::countr_zero(left)), n - i);
+      if (nulls != 0) call_->clear(run_first_ + i, nulls);
+      i += std::max<std::size_t>(nulls, 1);
     }
   }
 
