@@ -57,6 +57,7 @@ call() { printf 'void f%s(MPI_Comm c, std::span<%s> x) { %s; }\n' "$1" "$2" "$3"
 read -ra mpi <<< "$(mpicxx --showme:compile 2> /dev/null || mpicxx -compile-info | cut -d' ' -f2-)"
 read -ra options <<< "$flags"
 TIMEFORMAT='%U %S'
+for unit in one four; do { echo '#define OMNI_COMPILED'; cat "$work/$unit.cpp"; } > "$work/$unit-compiled.cpp"; done
 seconds() { # source, include folder: of the processor
   { time "$compiler" -std=c++20 "${options[@]}" "${mpi[@]}" -I"$2" -c "$work/$1.cpp" -o "$work/$1.o"; } 2>&1 | tail -1 | awk '{print $1 + $2}'
 }
@@ -65,7 +66,9 @@ median() { sort -n "$1" | awk '{v[NR] = $1} END {print v[int((NR + 1) / 2)]}'; }
 versions=(include ${other:+"$other"})
 for _ in $(seq "$repeats"); do
   for v in "${!versions[@]}"; do
-    for unit in headers included one four; do seconds $unit "${versions[$v]}" >> "$work/$v.$unit"; size "$work/$unit.o" | awk 'END {print $1}' > "$work/$v.$unit.size"; done
+    units="headers included one four"
+    [ -e "${versions[$v]}/omni/compiled.hpp" ] && units="$units one-compiled four-compiled"
+    for unit in $units; do seconds $unit "${versions[$v]}" >> "$work/$v.$unit"; size "$work/$unit.o" | awk 'END {print $1}' > "$work/$v.$unit.size"; done
   done
 done
 "$compiler" --version | sed 's/^/# /;q'
@@ -74,13 +77,20 @@ for v in "${!versions[@]}"; do
   echo "# ${versions[$v]}, $flags"
   printf '%-44s %9s %9s %10s\n' "a translation unit" seconds "x headers" "code bytes"
   while read -r unit what; do
+    [ -e "$work/$v.$unit" ] || continue
     printf '%-44s %9.2f %9.1f %10d\n' "$what" "$(median "$work/$v.$unit")" "$(awk "BEGIN {print $(median "$work/$v.$unit") / $base}")" "$(cat "$work/$v.$unit.size")"
   done <<EOF
 headers mpi.h and the standard headers alone
 included omni/allreduce.hpp included, nothing called
 one one call
 four four calls: float, double, int, long
+one-compiled one call, linking omni::compiled
+four-compiled four calls, linking omni::compiled
 EOF
-  awk -v a="$(median "$work/$v.one")" -v b="$(median "$work/$v.four")" -v base="$base" -v s="$(cat "$work/$v.one.size")" -v t="$(cat "$work/$v.four.size")" \
-    'BEGIN {printf "%-44s %9.2f %9.1f %10d\n", "each further type or operation", (b - a) / 3, (b - a) / 3 / base, (t - s) / 3}'
+  for how in "" -compiled; do
+    [ -e "$work/$v.one$how" ] || continue
+    awk -v a="$(median "$work/$v.one$how")" -v b="$(median "$work/$v.four$how")" -v base="$base" -v s="$(cat "$work/$v.one$how.size")" \
+      -v t="$(cat "$work/$v.four$how.size")" -v what="each further type or operation${how:+, so}" \
+      'BEGIN {printf "%-44s %9.2f %9.1f %10d\n", what, (b - a) / 3, (b - a) / 3 / base, (t - s) / 3}'
+  done
 done
