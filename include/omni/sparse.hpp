@@ -16,7 +16,9 @@
 #include <vector>
 
 #include "allreduce.hpp"
+#include "detail/call/stopwatch.hpp"
 #include "detail/call/trace.hpp"
+#include "detail/call/typed_call.hpp"
 #include "detail/pairs/distinct.hpp"
 #include "detail/pairs/sparse_call.hpp"
 #include "detail/pairs/sparse_streams.hpp"

@@ -16,6 +16,8 @@
 #include <utility>
 
 #include "../detail/call/call.hpp"
+#include "../detail/call/topology_state.hpp"
+#include "../detail/call/typed_call.hpp"
 #include "../detail/run/argument_checks.hpp"
 #include "../detail/run/arguments.hpp"
 #include "../detect/simd.hpp"

@@ -14,6 +14,7 @@
 
 #include "../deadline.hpp"
 #include "../detail/call/call.hpp"
+#include "../detail/call/stopwatch.hpp"
 #include "../detail/memory/workspace.hpp"
 #include "../detail/streams/stream_options.hpp"
 #include "../error.hpp"

@@ -21,7 +21,6 @@
 #include "../wire/signature.hpp"
 #include "element_loops.hpp"
 #include "tensor_group.hpp"
-#include "topology_state.hpp"
 
 namespace omni::detail {
 
@@ -250,7 +249,6 @@ class call {
   }
 
  private:
-  static std::uint64_t ones(std::size_t n) { return n >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << n) - 1; }
   static void copy_tensor(std::span<const std::byte> from, std::span<std::byte> to) {
     if (from.data() != to.data() && !from.empty()) std::memcpy(to.data(), from.data(), from.size());
   }
@@ -292,59 +290,6 @@ class call {
   bool is_plain_ = false;  // one tensor, in blocks of one size, in their order: no more to ask for most calls
   std::size_t size_ = 0, blocks_ = 0, largest_ = 0, uniform_ = 0;
   null_element null_{};
-};
-
-/// A call whose types are known yet.
-template <class T, class Op, class Partitioner, class Detector>
-class typed_call : public call {
- public:
-  using value_type = T;
-  using operation_type = Op;
-  using policies = call_policies<T, Op, Partitioner, Detector>;
-  static constexpr bool is_group = false;  ///< of several tensors
-
-  typed_call(const policies& p, std::span<const T> i, std::span<T> o)
-      : call(loops_of<T, Op, Partitioner, Detector>, &p, std::as_bytes(i), std::as_writable_bytes(o)) {}
-};
-/// Of several tensors.
-template <class T, class Op, class Partitioner, class Detector>
-class typed_group : public call {
- public:
-  using value_type = T;
-  using operation_type = Op;
-  using policies = call_policies<T, Op, Partitioner, Detector>;
-  static constexpr bool is_group = true;
-
-  [[nodiscard]] static constexpr const element_loops& table() { return loops_of<T, Op, Partitioner, Detector>; }
-
-  typed_group(const policies& p, std::vector<std::span<const std::byte>> i, std::vector<std::span<std::byte>> o)
-      : call(table(), &p, std::make_shared<const tensor_group>(table(), &p, std::move(i), std::move(o))) {}
-};
-
-/// Makes the call one of that topology.
-template <class Call, class Topology>
-void choose_topology(Call& call, const Topology& t) {
-  call.topology = Topology::name;
-  call.options = topology_options(t);
-  call.packet_bytes = 0;
-  call.window = 0;
-  if constexpr (requires { t.packet_bytes; }) call.packet_bytes = t.packet_bytes;
-  if constexpr (requires { t.window; }) call.window = t.window;
-}
-
-/// Seconds since the last lap.
-class stopwatch {
- public:
-  [[nodiscard]] double elapsed() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - last_).count(); }
-  double lap() {
-    const auto now = std::chrono::steady_clock::now();
-    const double seconds = std::chrono::duration<double>(now - last_).count();
-    last_ = now;
-    return seconds;
-  }
-
- private:
-  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
 };
 
 }  // namespace omni::detail

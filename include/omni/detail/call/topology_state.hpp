@@ -23,4 +23,15 @@ std::uint64_t topology_state(const Topology& t) {
   return h;
 }
 
+/// Makes the call one of that topology.
+template <class Call, class Topology>
+void choose_topology(Call& call, const Topology& t) {
+  call.topology = Topology::name;
+  call.options = topology_options(t);
+  call.packet_bytes = 0;
+  call.window = 0;
+  if constexpr (requires { t.packet_bytes; }) call.packet_bytes = t.packet_bytes;
+  if constexpr (requires { t.window; }) call.window = t.window;
+}
+
 }  // namespace omni::detail

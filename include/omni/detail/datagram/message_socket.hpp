@@ -19,6 +19,7 @@
 #include "../../request.hpp"
 #include "../call/call.hpp"
 #include "../call/environment.hpp"
+#include "../call/stopwatch.hpp"
 #include "../memory/aligned_bytes.hpp"
 #include "datagram_demux.hpp"
 

@@ -22,6 +22,9 @@ namespace omni::detail {
 /// The identity repeated over one cache line: the pattern that a null block repeats.
 using null_pattern = std::array<std::byte, 64>;
 
+/// Bits for the first n of 64 blocks.
+inline std::uint64_t ones(std::size_t n) { return n >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << n) - 1; }
+
 /// What null blocks consist of: an element, and a cache line full of it where it tiles one.
 class null_element {
  public:

@@ -19,6 +19,8 @@
 #include "../../topology/hierarchical.hpp"
 #include "../../topology/replicated.hpp"
 #include "../call/call.hpp"
+#include "../call/stopwatch.hpp"
+#include "../call/topology_state.hpp"
 #include "../call/trace.hpp"
 #include "../deal/parts.hpp"
 #include "../streams/stream_options.hpp"

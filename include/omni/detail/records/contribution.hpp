@@ -233,7 +233,6 @@ class contribution {
     const auto begin = std::min(cut(lines, part, parts) * unit, n);
     return {begin, std::min(cut(lines, part + 1, parts) * unit, n) - begin};
   }
-  static std::uint64_t ones(std::size_t n) { return n == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << n) - 1; }
   /// Bytes of the bits: elements begin on a cache line.
   [[nodiscard]] static std::size_t head(const call& c) { return is_sparse(c) ? (c.blocks() + 511) / 512 * 64 : 0; }
   template <class F>

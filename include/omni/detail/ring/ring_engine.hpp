@@ -13,6 +13,7 @@
 
 #include "../../topology/ring.hpp"
 #include "../call/call.hpp"
+#include "../call/stopwatch.hpp"
 #include "../memory/workspace.hpp"
 #include "../streams/comparison.hpp"
 

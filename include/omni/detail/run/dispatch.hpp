@@ -16,6 +16,8 @@
 #include "../../topology/replicated.hpp"
 #include "../../topology/ring.hpp"
 #include "../call/call.hpp"
+#include "../call/topology_state.hpp"
+#include "../call/typed_call.hpp"
 #include "arguments.hpp"
 #include "group.hpp"
 

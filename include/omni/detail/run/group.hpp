@@ -13,7 +13,9 @@
 #include "../../report.hpp"
 #include "../call/call.hpp"
 #include "../call/tensor_group.hpp"
+#include "../call/topology_state.hpp"
 #include "../call/trace.hpp"
+#include "../call/typed_call.hpp"
 #include "argument_checks.hpp"
 #include "arguments.hpp"
 

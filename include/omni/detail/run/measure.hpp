@@ -9,6 +9,7 @@
 
 #include "../../calibration.hpp"
 #include "../../deadline.hpp"
+#include "../call/stopwatch.hpp"
 #include "dispatch.hpp"
 
 // What is measured of a communicator, and what a plan readies.

@@ -11,12 +11,14 @@
 
 #include "../../request.hpp"
 #include "../call/call.hpp"
+#include "../call/stopwatch.hpp"
+#include "../call/topology_state.hpp"
 #include "../choice/automatic_engine.hpp"
 #include "../choice/levels_or_streams.hpp"
 #include "../choice/owner_engines.hpp"
 #include "../choice/ring_or_streams.hpp"
 #include "argument_checks.hpp"
-#include "collective.hpp"
+#include "collective_by.hpp"
 #include "dispatch.hpp"
 #include "measure.hpp"
 

@@ -11,6 +11,7 @@
 #include "../../report.hpp"
 #include "../../topology/automatic.hpp"
 #include "../call/call.hpp"
+#include "../call/stopwatch.hpp"
 #include "../records/contribution.hpp"
 #include "../shared/backoff.hpp"
 #include "../shared/window.hpp"

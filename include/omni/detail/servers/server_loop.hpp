@@ -19,6 +19,7 @@
 #include "../../error.hpp"
 #include "../../reduction.hpp"
 #include "../call/call.hpp"
+#include "../call/stopwatch.hpp"
 #include "cluster_parts.hpp"
 #include "server.hpp"
 

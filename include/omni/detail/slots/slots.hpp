@@ -21,6 +21,7 @@
 #include "../../reduction.hpp"
 #include "../../report.hpp"
 #include "../call/call.hpp"
+#include "../call/stopwatch.hpp"
 #include "../streams/call_failure.hpp"
 #include "../streams/stream_options.hpp"
 #include "../streams/streams.hpp"

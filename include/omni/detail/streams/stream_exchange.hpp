@@ -13,6 +13,7 @@
 #include "../../error.hpp"
 #include "../../report.hpp"
 #include "../call/call.hpp"
+#include "../call/stopwatch.hpp"
 #include "../wire/packet.hpp"
 #include "call_failure.hpp"
 #include "in_stream.hpp"
