@@ -40,9 +40,9 @@ void reduce_dense(Transport& transport, std::span<T> x, const Op& /*op*/) {
 template <class Transport>
 std::size_t measure_small_bytes(Transport& transport, const deadline& limit) {
   constexpr std::size_t first = std::size_t{8} << 10U, last = std::size_t{1} << 20U;
-  constexpr double price =
-      1.2;  // of dense tensors at the limit, and half as much at twice the size; sparse ones take a third of the time
-  constexpr int repeats = 5, most_repeats = 15, calls = 4;  // a burst of others' traffic should not decide
+  constexpr double price = 1.25;  // to a dense tensor; a sparse one of that size may gain twice the time
+  // A burst of others' traffic should not decide.
+  constexpr int repeats = 5, most_repeats = 15, calls = 4;
   std::vector<float> tensor(last / sizeof(float), 1.0F);
   // Seconds of the slowest rank, of some calls in a row, as programs make them. What goes before them brings the ranks together.
   const auto time = [&](const auto& f) {
