@@ -13,7 +13,6 @@
 #include <memory>
 #include <span>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "omni/omni.hpp"
@@ -24,7 +23,6 @@ struct star {
 
   static constexpr std::string_view name = "star";
 
-  template <class Call, class Transport>
   class engine;
 };
 
@@ -35,12 +33,9 @@ struct star {
 ///
 /// So a result never meets a buffer that is still being sent, although the call may be in place. The call is bytes: what its
 /// elements are, and how they are folded, it knows itself.
-template <class Call, class Transport>
 class star::engine {
-  using mailbox_type = decltype(std::declval<Transport&>().open());
-
  public:
-  engine(const star& options, const Call& call, Transport& transport, mailbox_type messages)
+  engine(const star& options, const omni::call& call, const omni::any_transport& transport, omni::any_mailbox& messages)
       : call_(call),
         rank_(transport.rank()),
         ranks_(static_cast<std::size_t>(transport.size())),
@@ -48,7 +43,7 @@ class star::engine {
         piece_(std::max<std::size_t>(
             (options.piece_bytes != 0 ? options.piece_bytes : transport.preferred_packet_bytes()) / element_, 1)),
         stages_(2 * ((call.size() + piece_ - 1) / piece_)),
-        messages_(std::move(messages)) {}
+        messages_(messages) {}
   engine(const engine&) = delete;
   engine& operator=(const engine&) = delete;
   ~engine() {
@@ -124,11 +119,11 @@ class star::engine {
     return !completed.empty();
   }
 
-  const Call& call_;  // lives longer than its engine
+  const omni::call& call_;  // it, transport and mailbox live longer than the engine
   int rank_;
   std::size_t ranks_, element_, piece_;  // bytes of an element, elements of a piece
   std::size_t stages_, stage_ = 0;
-  mailbox_type messages_;
+  omni::any_mailbox& messages_;
   std::unique_ptr<std::byte[]> contributions_;
   std::size_t under_way_ = 0, expected_ = 0, bytes_sent_ = 0, bytes_received_ = 0;
 };

@@ -14,11 +14,14 @@
 #include <vector>
 
 #include "allreduce.hpp"
+#include "detail/carry/adapted.hpp"
+#include "detail/carry/agreed.hpp"
 #include "detail/servers/cluster_parts.hpp"
 #include "detail/servers/plain_members.hpp"
 #include "detail/servers/server_control.hpp"
 #include "detail/servers/server_loop.hpp"
 #include "detail/slots/slot_server.hpp"
+#include "detail/slots/slots.hpp"
 #include "engines.hpp"
 #include "error.hpp"
 #include "reduction.hpp"
@@ -137,35 +140,13 @@ class cluster {
     expect_usable();
     return members_.transport().open();
   }
+  /// The ranks of all.
+  [[nodiscard]] carrier& transport() { return members_.transport(); }
   void mark_broken(const std::string& why) { broken_ = why; }
   [[nodiscard]] bool is_usable() const { return broken_.empty(); }
   void expect_usable() const {
     if (!is_usable()) throw error("omni: this cluster is unusable since an earlier error: " + broken_);
   }
-  [[nodiscard]] auto& context() const requires requires(const carrier& t) { t.context(); }
-  { return members_.transport().context(); }
-  [[nodiscard]] auto keep_alive() const requires requires(const carrier& t) { t.keep_alive(); }
-  { return members_.transport().keep_alive(); }
-  [[nodiscard]] std::uint32_t queue() requires requires(carrier& t) { t.queue(); }
-  { return members_.transport().queue(); }
-  [[nodiscard]] bool may_start(std::uint32_t ticket) requires requires(carrier& t) { t.queue(); }
-  { return members_.transport().may_start(ticket); }
-  void has_started() requires requires(carrier& t) { t.queue(); }
-  { members_.transport().has_started(); }
-  void give_up_turn(std::uint32_t ticket) requires requires(carrier& t) { t.queue(); }
-  { members_.transport().give_up_turn(ticket); }
-  [[nodiscard]] bool nothing_queued() requires requires(carrier& t) { t.queue(); }
-  { return members_.transport().nothing_queued(); }
-  [[nodiscard]] auto agreed_limit() const requires requires(const carrier& t) { t.agreed_limit(); }
-  { return members_.transport().agreed_limit(); }
-  [[nodiscard]] auto agreed_topology() const requires requires(const carrier& t) { t.agreed_topology(); }
-  { return members_.transport().agreed_topology(); }
-  [[nodiscard]] bool is_open() requires requires(carrier& t) { t.is_open(); }
-  { return members_.transport().is_open(); }
-  [[nodiscard]] bool is_roll_called() requires requires(carrier& t) { t.is_roll_called(); }
-  { return members_.transport().is_roll_called(); }
-  [[nodiscard]] auto call_roll(std::chrono::nanoseconds time) requires requires(carrier& t) { t.call_roll(time); }
-  { return members_.transport().call_roll(time); }
   /// For topologies without servers.
   [[nodiscard]] decltype(auto) among_workers() { return members_.among_workers(); }
 
@@ -175,7 +156,9 @@ class cluster {
     expect_usable();
     try {
       if constexpr (may_lose)
-        detail::serve_slots([this] { return members_.transport().open(); }, size(), servers(), rank(), known, buffer_bytes_);
+        detail::serve_slots(
+            [this](detail::mailbox_room & room) -> auto& { return whole().open_datagrams(room); }, size(), servers(), rank(), known,
+            buffer_bytes_);
       else detail::server_loop<Members>(members_, known, buffer_bytes_).run();
     } catch (const std::exception& e) {
       mark_broken(e.what());
@@ -191,27 +174,24 @@ class cluster {
       leave();
     } catch (...) {  // NOLINT(bugprone-empty-catch): whoever is still there cannot be told
     }
-    if constexpr (requires { members_.transport().mark_broken(broken_); }) {
-      if (!broken_.empty() && members_.alive()) members_.transport().mark_broken(broken_);
-    }
+    if (!broken_.empty() && members_.alive()) whole().mark_broken(broken_);
   }
-  [[nodiscard]] const void* group() const {
-    if constexpr (requires { members_.transport().context(); }) return &members_.transport().context();
-    else return this;
-  }
+  // The ranks of all, workers first.
+  [[nodiscard]] auto whole() { return detail::adapted<carrier&>(members_.transport()); }
   // Tells the servers that this worker will not call again.
   void leave() {
     if (!members_.alive() || is_server() || servers() == 0) return;
     if (std::exchange(left_, true)) return;
     settle();
-    auto messages = members_.transport().open();
-    if constexpr (may_lose) detail::leave_slots(messages, size(), servers());
-    else detail::tell_servers(messages, size(), servers(), detail::packet_leave, {});
+    detail::mailbox_room room;
+    if constexpr (may_lose) detail::leave_slots(whole().open_datagrams(room), size(), servers());
+    else detail::tell_servers(whole().open(room), size(), servers(), detail::packet_leave, {});
   }
   // What is under way needs the servers, and this.
   void settle() {
-    if (detail::operation_base::any_active()) detail::operation_base::settle(group());
-    detail::settle_queue(members_.transport());
+    auto all = whole();
+    if (detail::operation_base::any_active()) detail::operation_base::settle(all.identity());
+    detail::settle_queue(all);
   }
   // Tells the other workers and the servers of the part that this worker makes; the workers that are in it.
   template <class Comm>
@@ -239,8 +219,8 @@ class cluster {
     const auto parts = detail::parts_of(cards);
     if (!parts && wrong == nullptr) throw usage("omni: workers make parts of a cluster that do not fit each other");
     if (parts) {
-      auto messages = members_.transport().open();
-      std::vector<int> failed{detail::ask_for_part(messages, size(), servers(), mine)};
+      detail::mailbox_room room;
+      std::vector<int> failed{detail::ask_for_part(whole().open(room), size(), servers(), mine)};
       omni::allreduce(among, failed, omni::max{}, omni::colocated{});
       if (failed[0] != 0) throw error(detail::text() << "omni: rank " << failed[0] << " gave up");
     }
@@ -255,6 +235,43 @@ class cluster {
   bool left_ = false;
   std::string broken_;  // why, after an error: nothing is sent any more but that this rank leaves
 };
+
+namespace detail {
+
+/// A cluster, to a call of its workers: the ranks of all, of which some fold. They agree by their first packets, and share nothing.
+template <class Members>
+class adapted<cluster<Members>&> final : public adapted<std::remove_reference_t<decltype(std::declval<Members&>().transport())>&> {
+  using base = adapted<std::remove_reference_t<decltype(std::declval<Members&>().transport())>&>;
+
+ public:
+  explicit adapted(cluster<Members>& c) : base(c.transport()), cluster_(c) {}
+
+  [[nodiscard]] int size() const override { return cluster_.size(); }
+  [[nodiscard]] int servers() const override { return cluster_.servers(); }
+  any_mailbox& open(mailbox_room& room) override {
+    cluster_.expect_usable();
+    return base::open(room);
+  }
+  any_datagrams& open_datagrams(mailbox_room& room) override {
+    cluster_.expect_usable();
+    return base::open_datagrams(room);
+  }
+  void mark_broken(const std::string& why) override { cluster_.mark_broken(why); }
+  [[nodiscard]] bool is_usable() const override { return cluster_.is_usable(); }
+  void expect_usable() const override { cluster_.expect_usable(); }
+  [[nodiscard]] bool agrees_first() const override { return false; }
+  [[nodiscard]] bool checks_calls() const override { return false; }
+  [[nodiscard]] window* shared_window() const override { return nullptr; }
+  [[nodiscard]] bool one_host() const override { return true; }
+  [[nodiscard]] int ranks_of_a_host() const override { return 1; }
+  [[nodiscard]] calibration measured() const override { return {}; }
+  [[nodiscard]] bool has_levels(int /*group*/, bool /*may_block*/) const override { return false; }
+
+ private:
+  cluster<Members>& cluster_;
+};
+
+}  // namespace detail
 
 #if __has_include(<mpi.h>)
 template <class Comm, class Role>

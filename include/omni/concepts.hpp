@@ -114,21 +114,19 @@ namespace detail {
 template <class Transport>
 constexpr bool may_lose = std::remove_reference_t<Transport>::may_lose;
 
-struct any_call;  // stand-ins with which a topology's engine is named, never made
-struct any_transport;
 }  // namespace detail
 
 /// Decides who aggregates what, and moves it.
 ///
-/// `name`, and a template `engine<Call, Transport>` that is constructed from (topology, call, transport, mailbox) and offers
+/// `name`, and a class `engine` that is constructed from (const topology&, const call&, any_transport&, any_mailbox&) and offers
 /// `start()`, `progress()` (does what can be done without waiting; true if anything was), `wait()` (blocks until a message
 /// completes), `done()`, and `finish(report&)`; optionally `awaits()`, of which ranks it waits for what, and `give_up()`, to tell
-/// the others of an error here. The call lives longer than its engine. It is bytes: `in`, `out`, `size()` elements of
-/// `element_bytes()`, `blocks()`, and `fold(sources, from_identity, to, n)`. See examples/own_topology.cpp.
+/// the others of an error here. All four live longer than the engine (omni/engines.hpp has them). The call is bytes: `in`, `out`,
+/// `size()` elements of `element_bytes()`, `blocks()`, and `fold(sources, from_identity, to, n)`. See examples/own_topology.cpp.
 template <class T>
 concept topology = std::copyable<T> && requires {
   { T::name } -> std::convertible_to<std::string_view>;
-  typename T::template engine<detail::any_call, detail::any_transport>;
+  typename T::engine;
 };
 
 /// Anything that may be given to a call beside data, operation and deadline.

@@ -48,14 +48,6 @@ namespace detail {
 inline std::chrono::nanoseconds waits_at_most(std::chrono::nanoseconds limit) {
   return limit.count() != 0 ? limit : environment_limit();
 }
-/// How long a call may wait: as its caller says, else the same on all ranks. 0: for ever. Precondition: the transport is open.
-template <class Call, class Transport>
-std::chrono::nanoseconds limit_of(const Call& call, const Transport& transport) {
-  if (call.is_stage) return {};  // of a call that counts the time itself
-  if (call.limit.count() != 0) return call.limit;
-  if constexpr (requires { transport.agreed_limit(); }) return transport.agreed_limit();
-  else return environment_limit();
-}
 
 /// Counts how long something has been waited for.
 class patience {

@@ -10,9 +10,18 @@
 // Everything below the call: what omni::compiled has compiled, and allreduce.hpp includes otherwise. A program that links
 // omni::compiled includes it where it uses a topology or a transport of its own.
 
-namespace omni::detail {
+namespace omni {
+namespace detail {
 
 template <class Topology>
 struct engines {};
 
-}  // namespace omni::detail
+}  // namespace detail
+
+/// What the engine of a topology is made of: the call as bytes and functions, what the ranks talk over, and the messages of the
+/// call. They live longer than the engine.
+using detail::any_mailbox;
+using detail::any_transport;
+using detail::call;
+
+}  // namespace omni

@@ -198,24 +198,6 @@ class operation_base {
   std::atomic<unsigned> left_ = 0;
 };
 
-/// Drives what is under way until an operation can begin at once.
-template <class Transport>
-void settle_queue(Transport& transport, std::chrono::nanoseconds limit = environment_limit()) {
-  if constexpr (requires { transport.nothing_queued(); }) {
-    for (patience left(limit); !transport.nothing_queued();) {
-      if (operation_base::progress_all()) {
-        left.renew();
-        continue;
-      }
-      std::this_thread::yield();
-      if (!left.limited() || !left.spent()) continue;
-      const auto late = [&] { return timeout(transport.rank(), left.seconds(), opening_stage, "", {}); };
-      transport.mark_broken(late().what());
-      throw late();
-    }
-  }
-}
-
 }  // namespace detail
 
 /// An allreduce under way. Its buffers must live, and not be touched, until it is done.

@@ -122,11 +122,6 @@ void expect_usable(const sparse_view<K, T>& v) {
     throw usage(detail::text() << "omni: the keys or the values are null, but there are " << v.keys.size());
 }
 
-template <class Transport>
-inline constexpr bool serves = requires(const Transport& t) {
-  t.servers();
-};
-
 /// Whether everybody sends all to everybody, of what the ranks have agreed on: one latency less than by owners, and fewer bytes too
 /// where hardly any key is on two ranks, (N-1) p against (N-1)/N (p + q), but up to N/2 times as many where all are on all.
 inline bool sends_all_to_all(const sparse_sizes& sizes, std::size_t row_bytes, int ranks) {
@@ -151,17 +146,16 @@ struct pair_plan {
 };
 
 /// One of the operations on the transport that a key-value call consists of.
-template <class Transport, class Call, class Topology>
-report run_part(Transport& transport, const Call& call, const Topology& topology) {
-  collective_by<Transport&, Call, Topology> op(transport, call, topology);
+template <class Topology>
+report run_part(any_transport& transport, const call& c, const Topology& topology) {
+  collective_by<Topology> op(transport, c, topology);
   op.finish();
   return op.result();
 }
 
 /// The largest of what every rank knows of the sizes; they find out here whether they called alike. The width of a rank without
 /// keys counts too, if it is known.
-template <class Transport>
-report agree_on_sizes(Transport& transport, const signature& terms, const pair_plan& plan, sparse_sizes& sizes) {
+inline report agree_on_sizes(any_transport& transport, const signature& terms, const pair_plan& plan, sparse_sizes& sizes) {
   std::array<std::uint64_t, 3> all{sizes.largest_key, sizes.pairs, sizes.width};
   using summary = typed_call<std::uint64_t, max, fixed_blocks, simd_detector>;
   const summary::policies policies({}, {}, {});
@@ -170,14 +164,14 @@ report agree_on_sizes(Transport& transport, const signature& terms, const pair_p
   round.is_part = round.is_summary = true;
   round.limit = plan.limit;
   report r;
-  if constexpr (serves<Transport>) r = run_part(transport, round, dedicated{0, plan.options.packet_bytes, plan.options.window});
+  if (transport.servers() != 0) r = run_part(transport, round, dedicated{0, plan.options.packet_bytes, plan.options.window});
   else r = run_part(transport, round, replicated{});
   sizes = {all[0], all[1], all[2]};
   return r;
 }
 
-template <class K, class T, class Transport, class Op>
-sparse_tensor<K, T> reduce_pairs(Transport& transport, const sparse_view<K, T>& view, const Op& op, const pair_plan& plan) {
+template <class K, class T, class Op>
+sparse_tensor<K, T> reduce_pairs(any_transport& transport, const sparse_view<K, T>& view, const Op& op, const pair_plan& plan) {
   expect_environment();
   expect_usable(view);
   expect_limit(plan.limit);
@@ -187,7 +181,8 @@ sparse_tensor<K, T> reduce_pairs(Transport& transport, const sparse_view<K, T>& 
   const auto keys = mine.keys();
   const auto sorting = watch.elapsed();
 
-  sparse_call<K, T, Op> call;
+  using call_type = sparse_call<K, T, Op>;
+  call_type call;
   call.fold = op;
   call.keys = keys;
   call.values = mine.values();
@@ -204,13 +199,15 @@ sparse_tensor<K, T> reduce_pairs(Transport& transport, const sparse_view<K, T>& 
     r.blocks_total = call.blocks();
     r.blocks_sent = r.union_blocks = keys.size();
   } else {
-    call.terms = sparse_terms<K, T>(op, plan.mode, plan.options.packet_bytes, plan.options.window);
-    if (plan.limit.count() != 0) call.terms.waiting |= 2U;
-    summary = agree_on_sizes(transport, call.terms, plan, call.sizes);
+    call.given = sparse_terms<K, T>(op, plan.mode, plan.options.packet_bytes, plan.options.window);
+    if (plan.limit.count() != 0) call.given.waiting |= 2U;
+    call.terms = &call.given;
+    call.is_agreed_by_terms = true;
+    summary = agree_on_sizes(transport, call.given, plan, call.sizes);
     call.width = std::max<std::size_t>(view.width != 0 ? view.width : static_cast<std::size_t>(call.sizes.width), 1);
     call.result = &result;
     const auto owners = plan.owners(call.sizes, call.largest_width() * sizeof(T), transport.size());
-    r = run_part(transport, call, sparse_streams{owners, plan.options});
+    r = run_part(transport, call, sparse_streams<call_type>{&call, owners, plan.options});
   }
   r.bytes_sent += summary.bytes_sent;
   r.bytes_received += summary.bytes_received;
@@ -232,11 +229,14 @@ sparse_tensor<K, T> allreduce_pairs(Comm& comm, const sparse_view<K, T>& view, c
     const auto c = choose<T>(more...);
     pair_plan plan{c.topology.name, {}, c.limit};
     if constexpr (requires { c.topology.packet_bytes; }) plan.options = {c.topology.packet_bytes, c.topology.window};
-    const auto on = [&](auto&& transport) { return reduce_pairs<K, T>(transport, view, c.op, plan); };
+    const auto on = [&](auto&& transport) {
+      adapted<std::remove_reference_t<decltype(transport)>&> there(transport);
+      return reduce_pairs<K, T>(there, view, c.op, plan);
+    };
     constexpr bool dedicates = std::is_same_v<decltype(c.topology), dedicated>;
     decltype(auto) transport = transport_of(comm);
     static_assert(!may_lose<decltype(transport)>, "omni: key-value tensors need a transport that loses nothing");
-    if constexpr (serves<decltype(transport)>) {
+    if constexpr (requires { transport.servers(); }) {
       if (transport.is_server())
         throw usage(detail::text() << "omni: rank " << transport.rank() << " of the cluster is a server; only workers call");
       if (dedicates || plan.mode == automatic::name) plan.mode = transport.servers() != 0 ? dedicated::name : automatic::name;

@@ -70,7 +70,9 @@ inline void server(std::span<const std::uint8_t> in) {
   omni::detail::reductions known;
   known.add(omni::reduction<int>{});
   omni::detail::server_state state;
-  omni::detail::server_call<testing::scripted> call(testing::scripted(from, answered, 0), 2, 1, 0, 62U * 1024U, known, state);
+  testing::scripted_transport transport{from, answered};
+  omni::detail::adapted<testing::scripted_transport&> there(transport);
+  omni::detail::server_call call(there, 1, known, state);
   try {
     while (!call.done()) call.progress();
     if (!call.cards().empty()) static_cast<void>(omni::detail::parts_of(call.cards()));

@@ -13,6 +13,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "../support/device_ways.hpp"
 #include "../support/late_device.hpp"
 #include "../support/leaks.hpp"
 #include "world.hpp"
@@ -26,19 +27,15 @@ using testing::late_machine;
 using testing::owned;
 using testing::rank;
 using testing::size;
+using testing::small_chunks;
 using device_buffers = omni::detail::borrowed_buffers<late_device>;
-
-struct small_chunks : omni::detail::device_owners {
-  small_chunks() : device_owners{std::size_t{64} << 10U} {}
-};
 
 template <class Way, class T, class... More>
 omni::report reduce(MPI_Comm comm, late_machine& machine, std::vector<T>& x, const More&... more) {
   return omni::detail::with_device_call<T>(
       late_device{&machine}, late_device::stream{}, true, nullptr, std::span<const T>(x), std::span(x),
       [&](auto& call, const auto& topology) {
-        if constexpr (std::is_void_v<Way>) return omni::detail::run_whole(omni::transport::mpi(comm), call, topology);
-        else return omni::detail::run_whole(omni::transport::mpi(comm), call, Way{});
+        return omni::detail::run_there(omni::transport::mpi(comm), call, testing::way<Way>(topology));
       },
       more...);
 }

@@ -10,9 +10,9 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <type_traits>
 #include <vector>
 
+#include "device_ways.hpp"
 #include "late_device.hpp"
 #include "leaks.hpp"
 #include "ranks.hpp"
@@ -21,26 +21,18 @@
 
 namespace testing {
 
-/// As cuda/allreduce.hpp has it. `Way`: the topology that takes the place of automatic, or void.
+/// As cuda/allreduce.hpp has it.
 template <class T, class Way = void, class Comm, class... More>
 omni::report reduce(Comm& comm, late_machine& machine, bool waits, std::span<const T> in, std::span<T> out, const More&... more) {
   return omni::detail::with_device_call<T>(
       late_device{&machine}, late_device::stream{}, waits, nullptr, in, out,
-      [&](auto& call, const auto& topology) {
-        if constexpr (std::is_void_v<Way>) return omni::detail::run_whole(comm, call, topology);
-        else return omni::detail::run_whole(comm, call, Way{});
-      },
-      more...);
+      [&](auto& call, const auto& topology) { return omni::detail::run_there(comm, call, way<Way>(topology)); }, more...);
 }
 template <class T, class Way = void, class Comm, class... More>
 omni::request start(Comm& comm, late_machine& machine, std::span<T> x, const More&... more) {
   return omni::detail::with_device_call<T>(
       late_device{&machine}, late_device::stream{}, true, nullptr, std::span<const T>(x), x,
-      [&](auto& call, const auto& topology) {
-        if constexpr (std::is_void_v<Way>) return omni::detail::start_whole(comm, call, topology);
-        else return omni::detail::start_whole(comm, call, Way{});
-      },
-      more...);
+      [&](auto& call, const auto& topology) { return omni::detail::start_there(comm, call, way<Way>(topology)); }, more...);
 }
 
 /// Ranks that are threads, and whose messages may lie in device memory.

@@ -71,4 +71,17 @@ class scripted {
   int idle_ = 0;
 };
 
+/// Where the server of two workers finds that: rank 2.
+struct scripted_transport {
+  static constexpr bool may_lose = false;
+  const script& from;
+  std::size_t& answered;
+  std::uint32_t call = 0;
+
+  [[nodiscard]] static int rank() { return 2; }
+  [[nodiscard]] static int size() { return 3; }
+  [[nodiscard]] static std::size_t preferred_packet_bytes() { return std::size_t{62} * 1024; }
+  [[nodiscard]] scripted open() const { return {from, answered, call}; }
+};
+
 }  // namespace testing

@@ -25,11 +25,8 @@ using testing::check_on_device;
 using testing::device_messages;
 using testing::late_device;
 using testing::late_machine;
+using testing::small_chunks;
 
-/// In chunks so small that there are several.
-struct small_chunks : omni::detail::device_owners {
-  small_chunks() : device_owners{std::size_t{64} << 10U} {}
-};
 using device_buffers = omni::detail::borrowed_buffers<late_device>;
 
 template <class Values, class T, class Op, class... Policies>

@@ -217,7 +217,7 @@ TEST_CASE("device path: a device that has failed before the call") {
     const auto call = [&] {
       omni::detail::with_device_call<int>(
           late_device{&machine}, late_device::stream{}, true, failed, std::span<const int>(x), std::span(x),
-          [&](auto& c, const auto& topology) { return omni::detail::run_whole(comm, c, topology); });
+          [&](auto& c, const auto& topology) { return omni::detail::run_there(comm, c, topology); });
     };
     if (comm.rank() == 2) CHECK_THROWS_AS(call(), omni::cuda_error);
     else CHECK_THROWS_AS(call(), omni::protocol);

@@ -33,7 +33,6 @@ using testing::recorded_packet;
 using testing::starved;
 
 using testing::script;
-using testing::scripted;
 
 constexpr std::size_t n = 4001;
 
@@ -66,7 +65,9 @@ ending serve(const script& from, std::uint32_t number = 0) {
   omni::detail::reductions known;
   known.add(omni::reduction<int>{});
   omni::detail::server_state state;
-  omni::detail::server_call<scripted> call(scripted(from, e.answered, number), 2, 1, 0, 62U * 1024U, known, state);
+  testing::scripted_transport transport{from, e.answered, number};
+  omni::detail::adapted<testing::scripted_transport&> there(transport);
+  omni::detail::server_call call(there, 1, known, state);
   try {
     while (!call.done()) call.progress();
     e.how = "done";

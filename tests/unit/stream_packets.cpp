@@ -22,13 +22,19 @@ using omni::detail::stream_options;
 constexpr std::size_t at_once = std::size_t{62} << 10U, shaking_hands = std::size_t{128} << 10U;
 
 /// Takes every message off the sender's hands.
-struct eager {
+struct eager final : omni::detail::any_mailbox {
   std::vector<std::size_t> sizes;
   std::vector<std::uint64_t> tokens;
-  void send(int /*peer*/, unsigned /*stream*/, std::span<const std::byte> bytes, std::uint64_t token) {
+  void send(int /*peer*/, unsigned /*stream*/, std::span<const std::byte> bytes, std::uint64_t token) override {
     sizes.push_back(bytes.size());
     tokens.push_back(token);
   }
+  void receive(int /*peer*/, unsigned /*stream*/, std::span<std::byte> /*buffer*/, std::uint64_t /*token*/) override {}
+  [[nodiscard]] std::span<const omni::completion> poll() override { return {}; }
+  [[nodiscard]] std::span<const omni::completion> wait() override { return {}; }
+  void cancel(unsigned /*stream*/) override {}
+  void abandon() override {}
+  [[nodiscard]] std::uint32_t call() const override { return 0; }
 };
 
 }  // namespace

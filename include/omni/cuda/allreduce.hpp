@@ -162,7 +162,7 @@ requires detail::on_device<std::remove_reference_t<Data>> report allreduce(Comm&
   return detail::parse_device<Policies...>(
       comm,
       [](auto&& transport, auto& call, const auto& topology) {
-        return detail::run_whole(std::forward<decltype(transport)>(transport), call, topology);
+        return detail::run_there(std::forward<decltype(transport)>(transport), call, topology);
       },
       data, more...);
 }
@@ -177,7 +177,7 @@ requires detail::on_device<std::remove_reference_t<Data>>
   return detail::parse_device<Policies...>(
       comm,
       [](auto&& transport, auto& call, const auto& topology) {
-        return detail::start_whole(std::forward<decltype(transport)>(transport), call, topology);
+        return detail::start_there(std::forward<decltype(transport)>(transport), call, topology);
       },
       data, more...);
 }

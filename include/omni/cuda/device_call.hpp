@@ -29,37 +29,6 @@
 
 namespace omni::detail {
 
-/// An allreduce of a tensor on a device, as an engine sees it: what is not null is asked of the transfer, which says when it has
-/// come so far; blocks are read and written where the transfer has them. The spans are the device's memory and give lengths only.
-///
-/// Like a group it goes by the owner streams, the one engine of the host's that asks for blocks one by one; so it says that it is
-/// one. Or by device_engine, which leaves the tensor on the device.
-template <class T, class Op, class Partitioner, class Device>
-class device_call : public typed_call<T, Op, Partitioner, simd_detector> {
-  using base = typed_call<T, Op, Partitioner, simd_detector>;
-
- public:
-  using device_type = Device;
-  static constexpr bool is_group = true;
-  using base::base;
-
-  std::shared_ptr<device_transfer<Device>> transfer;
-
-  /// Whether the marks of a block are known, and await() for when nothing else is left to do.
-  [[nodiscard]] bool available(std::size_t block) const { return transfer->available(block); }
-  void await(std::size_t block) const { transfer->await(block); }
-  [[nodiscard]] std::uint64_t marks(std::size_t block, std::size_t n) const { return transfer->input().marks(block, n); }
-  [[nodiscard]] const std::byte* input(std::size_t block) const { return transfer->input().slot(block); }
-  [[nodiscard]] std::byte* output(std::size_t block, std::size_t n = 1) const { return transfer->room(block, n); }
-  [[nodiscard]] std::size_t together(std::size_t block, std::size_t n) const { return transfer->input().together(block, n); }
-  [[nodiscard]] static constexpr bool in_place() { return true; }  // what is null is cleared on the device
-  void copy_through() const { transfer->copy_through(); }
-  void settle() const { transfer->settle(); }
-  /// Whether the device has not come to the call yet: that wait is for nobody else.
-  [[nodiscard]] bool is_held_up() const { return transfer->is_held_up(); }
-  void let_go() { transfer.reset(); }
-};
-
 /// The bits of x over and over; nothing if they do not tile them.
 template <class T>
 bool tile_null_bits(const T& x, null_bits& null) {
@@ -85,7 +54,8 @@ auto with_device_call(const Device& device, typename Device::stream stream, bool
                       std::span<const T> in, std::span<T> out, const F& f, const A&... more) {
   static_assert(legal<T, A...>());
   const auto c = choose<T>(more...);
-  using call_type = device_call<T, decltype(c.op), decltype(c.partition), Device>;
+  using operation_type = decltype(c.op);
+  using call_type = typed_call<T, operation_type, decltype(c.partition), simd_detector>;
   static_assert(takes_devices<decltype(c.topology)>, "omni: tensors on a device go by automatic, colocated or replicated");
   static_assert(
       requires { c.partition.uniform(); }, "omni: tensors on a device are cut into blocks of equal size");
@@ -114,8 +84,8 @@ auto with_device_call(const Device& device, typename Device::stream stream, bool
   t.block_bytes = block * sizeof(T);
   t.skips = false;
   if constexpr (skips<decltype(c.op), T>) t.skips = tile_null_bits(static_cast<T>(identity_of<T>(c.op)), t.null);
-  made.transfer = std::make_shared<device_transfer<Device>>(device, t, stream, waits, failed);
-  if constexpr (is_automatic) return f(made, device_automatic{});
+  made.lies(std::make_shared<device_transfer<Device>>(device, t, stream, waits, failed));
+  if constexpr (is_automatic) return f(made, device_automatic<T, std::remove_cv_t<operation_type>, Device>{});
   else return f(made, c.topology);
 }
 

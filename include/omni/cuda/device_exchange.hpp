@@ -15,20 +15,16 @@
 #include "../deadline.hpp"
 #include "../detail/call/call.hpp"
 #include "../detail/call/stopwatch.hpp"
+#include "../detail/carry/any_transport.hpp"
 #include "../detail/memory/workspace.hpp"
 #include "../detail/streams/stream_options.hpp"
 #include "../error.hpp"
 #include "../report.hpp"
+#include "device_transfer.hpp"
 #include "exchange_chunks.hpp"
 #include "exchange_greeting.hpp"
 
 namespace omni::detail {
-
-/// Whether ranks can copy from each other's memory on a device by its address.
-template <class Transport>
-constexpr bool has_one_address_space = requires {
-  Transport::one_process;
-};
 
 /// What device_engine keeps on the host from call to call.
 struct exchange_state {
@@ -51,27 +47,23 @@ struct exchange_state {
 /// way to one that takes them no more, and no rank is done as long as another may fail.
 ///
 /// No rank waits in a cycle: a chunk waits only for itself on other ranks, and for the chunk that had its buffers before.
-template <class Call, class Transport>
+template <class T, class Op, class Device>
 class device_engine {
-  using T = typename Call::value_type;
-  using Op = typename Call::operation_type;
-  using chunks_type = exchange_chunks<typename Call::device_type>;
+  using chunks_type = exchange_chunks<Device>;
   using token = exchange_token;
   using kind = exchange_token::kind;
   static constexpr std::size_t depth = chunks_type::depth;
-  static constexpr bool by_address = has_one_address_space<Transport>;
 
  public:
-  using mailbox_type = decltype(std::declval<Transport&>().open());
-
-  device_engine(std::size_t chunk_bytes, const Call& call, Transport& transport, mailbox_type mailbox)
-      : call_(call),
+  device_engine(std::size_t chunk_bytes, const call& c, const any_transport& transport, any_mailbox& messages)
+      : call_(c),
+        transfer_(static_cast<device_transfer<Device>&>(*c.elsewhere())),
         chunk_bytes_(chunk_bytes),
         rank_(transport.rank()),
         ranks_(transport.size()),
-        greeting_(rank_, sizeof(T), call.sign("device", chunk_bytes, static_cast<int>(depth)), greeting_room(call, transport),
-                  call.agreed),
-        messages_(std::move(mailbox)) {}
+        greeting_(rank_, sizeof(T), c.sign("device", chunk_bytes, static_cast<int>(depth)), greeting_room(c, transport), c.agreed),
+        by_address_(transport.one_process()),
+        messages_(messages) {}
   device_engine(const device_engine&) = delete;
   device_engine(device_engine&&) = delete;
   device_engine& operator=(const device_engine&) = delete;
@@ -79,7 +71,7 @@ class device_engine {
   ~device_engine() {
     if (!greeting_.started() || done() || is_called_off()) return;
     messages_.abandon();
-    if (chunks_ != nullptr) call_.transfer->leak();
+    if (chunks_ != nullptr) transfer_.leak();
     s_.leak();
   }
 
@@ -90,23 +82,23 @@ class device_engine {
     s.acknowledged.resize(2 * depth * peers());
     s.acknowledging.resize(2 * depth * peers());
     for (auto* const counts : {&s.found, &s.united, &s.expected, &s.given}) counts->assign(peers(), 0);
-    if constexpr (requires { messages_.reserve(peers()); }) messages_.reserve(peers() * (2 + 6 * depth));
+    messages_.reserve(peers() * (2 + 6 * depth));
     s.last_words.assign(peers(), unheard);
-    call_.transfer->expect_begun();
-    greeting_.start(s.greeting, messages_, s.peers, call_.transfer->width(), false);
+    transfer_.expect_begun();
+    greeting_.start(s.greeting, messages_, s.peers, transfer_.width(), false);
     for (std::size_t i = 0; i < peers(); ++i)
       messages_.receive(s.peers[i], last_words, std::span(&s.last_words[i], 1), token::make(kind::heard_last_word, i));
   }
   /// Goes as far as neither the device nor another rank has to be waited for. True if anything moved.
   bool progress() {
-    const auto guard = call_.transfer->enter();
+    const auto guard = transfer_.enter();
     bool moved = take(messages_.poll());
     if (chunks_ == nullptr) {
       if (!greeting_.complete()) return moved;
       if (greeting_.differs()) messages_.cancel(last_words);
       const auto width = greeting_.conclude();
-      if constexpr (by_address) call_.transfer->reach_others();
-      chunks_ = &call_.transfer->begin_exchange(width, rank_, ranks_, chunk_bytes_);
+      if (by_address_) transfer_.reach_others();
+      chunks_ = &transfer_.begin_exchange(width, rank_, ranks_, chunk_bytes_);
     }
     for (auto c = done_; c < begun_; ++c)
       if (advance(c)) moved = true;
@@ -127,7 +119,7 @@ class device_engine {
   void wait() {
     for (auto c = done_; c < begun_; ++c)
       if (at(c).is_at_device()) return std::this_thread::yield();  // which does not say when it is done
-    const auto guard = call_.transfer->enter();
+    const auto guard = transfer_.enter();
     take(messages_.wait());
   }
   [[nodiscard]] bool done() const { return finished_ && ended_ == peers() && saying_ == 0; }
@@ -159,7 +151,7 @@ class device_engine {
     r = report_;
     r.topology = "colocated";
     r.blocks_total = call_.blocks();
-    r.extra_bytes = call_.transfer->exchange_bytes() + s_->bytes();
+    r.extra_bytes = transfer_.exchange_bytes() + s_->bytes();
   }
 
  private:
@@ -179,11 +171,11 @@ class device_engine {
     [[nodiscard]] bool is_at_device() const { return !scanned || (folding && !folded) || (writing && !written); }
   };
 
-  static std::size_t greeting_room(const Call& call, const Transport& transport) {
+  static std::size_t greeting_room(const call& c, const any_transport& transport) {
     // Where the ranks have not agreed one may take another way, and begin with a packet that has more in it.
-    if (call.agreed) return first_packet_overhead;
+    if (c.agreed) return first_packet_overhead;
     return stream_options{}
-        .limits(transport.size(), transport.preferred_packet_bytes(), call.largest_block() * sizeof(T))
+        .limits(transport.size(), transport.preferred_packet_bytes(), c.largest_block() * sizeof(T))
         .packet_bytes;
   }
   [[nodiscard]] std::size_t peers() const { return static_cast<std::size_t>(ranks_) - 1; }
@@ -240,7 +232,7 @@ class device_engine {
     for (std::size_t i = 0; i < peers(); ++i)
       if (!chunks_->is_sound(c, chunks_->heard(c, rank_of(i)), static_cast<std::size_t>(rank_))) refuse(i);
     chunks_->place_heard(c, [&](std::size_t rank, std::span<std::byte> to, const std::byte* from) {
-      if constexpr (by_address) chunks_->fetch_for_fold(to, from);
+      if (by_address_) chunks_->fetch_for_fold(to, from);
       else receive(c, peer_of(rank), contributions, to, kind::found_blocks, at(c).arriving);
     });
   }
@@ -257,7 +249,7 @@ class device_engine {
       if (!chunks_->is_sound(c, chunks_->united(c, rank_of(i)), rank_of(i))) refuse(i);
     chunks_->place_united(c, [&](std::size_t rank, std::span<std::byte> to, const std::byte* from) {
       report_.union_blocks += to.size() / chunks_->block_bytes();
-      if constexpr (by_address) chunks_->fetch_for_writing(to, from);
+      if (by_address_) chunks_->fetch_for_writing(to, from);
       else receive(c, peer_of(rank), results, to, kind::united_blocks, at(c).returning);
     });
   }
@@ -279,7 +271,7 @@ class device_engine {
     leave({section, chunks_->section_bytes()});
     report_.bytes_sent += chunks_->section_bytes() + blocks.size();
     if (blocks.empty()) return;
-    if constexpr (by_address) {
+    if (by_address_) {
       const auto k = i * 2 * depth + s_->expected[i]++ % (2 * depth);
       messages_.receive(s_->peers[i], acknowledgements, std::as_writable_bytes(std::span(&s_->acknowledged[k], 1)),
                         token::make(kind::acknowledged, i, k % (2 * depth)));
@@ -294,7 +286,7 @@ class device_engine {
   }
   // Tells a peer that its blocks have been fetched.
   void acknowledge(std::size_t c, std::size_t i, const std::byte* section) {
-    if constexpr (by_address) {
+    if (by_address_) {
       if (chunks_->slots(section).empty()) return;
       auto& what = s_->acknowledging[i * 2 * depth + s_->given[i]++ % (2 * depth)];
       what = c;
@@ -370,18 +362,20 @@ class device_engine {
     const auto sender = s_->peers[t.peer()];
     if (bytes != chunks_->section_bytes()) throw protocol(sender, "tells of a chunk in " + std::to_string(bytes) + " bytes");
     report_.bytes_received += bytes;
-    if constexpr (by_address) report_.bytes_received += chunks_->slots(section).size();
+    if (by_address_) report_.bytes_received += chunks_->slots(section).size();
   }
   void take_blocks(const token& t, std::size_t bytes, const std::byte* section) {
     if (bytes != chunks_->slots(section).size()) throw protocol(s_->peers[t.peer()], "sends fewer blocks than it told of");
     report_.bytes_received += bytes;
   }
 
-  const Call& call_;  // of the collective, which outlives its engine
+  const call& call_;  // of the collective, which outlives its engine
+  device_transfer<Device>& transfer_;
   std::size_t chunk_bytes_;
   int rank_, ranks_;
   exchange_greeting greeting_;
-  mailbox_type messages_;
+  bool by_address_;  // ranks can copy from each other's memory on a device
+  any_mailbox& messages_;
   borrowed<exchange_state> s_;
   chunks_type* chunks_ = nullptr;  // once all ranks have been met
   std::array<state, depth> states_{};

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "../detail/call/tensor_elsewhere.hpp"
 #include "../error.hpp"
 #include "device_input.hpp"
 #include "device_output.hpp"
@@ -72,7 +73,7 @@ class borrowed_buffers {
 ///
 /// An error of the device is thrown from where the engine asks, not from where the call is made: the engine tells the other ranks.
 template <accelerator Device>
-class device_transfer {
+class device_transfer final : public tensor_elsewhere {
  public:
   using stream = typename Device::stream;
 
@@ -99,7 +100,7 @@ class device_transfer {
   device_transfer& operator=(const device_transfer&) = delete;
   device_transfer& operator=(device_transfer&&) = delete;
   /// After an error the device may still be reading and writing what belongs to the next call.
-  ~device_transfer() {
+  ~device_transfer() override {
     if (!settled_) drain();
     if (leaks_) buffers_.leak();
   }
@@ -113,7 +114,7 @@ class device_transfer {
 
   // For an engine that reduces on the host:
 
-  [[nodiscard]] bool available(std::size_t block) {
+  [[nodiscard]] bool available(std::size_t block) override {
     expect_begun();
     if (!scans_) {
       scans_ = true;
@@ -121,17 +122,19 @@ class device_transfer {
     }
     return input_.available(block);
   }
-  void await(std::size_t block) {
+  void await(std::size_t block) override {
     if (!available(block)) input_.await(block);
   }
   /// Whether the device still has to do what was in the caller's stream before the call.
-  [[nodiscard]] bool is_held_up() {
+  [[nodiscard]] bool is_held_up() override {
     expect_begun();
     const auto guard = device_.enter();
     return !device_.reached(buffers_->called.get());
   }
-  [[nodiscard]] const device_input<Device>& input() const { return input_; }
-  [[nodiscard]] std::byte* room(std::size_t block, std::size_t n) { return output_.room(block, n); }
+  [[nodiscard]] std::uint64_t marks(std::size_t block, std::size_t n) const override { return input_.marks(block, n); }
+  [[nodiscard]] const std::byte* input(std::size_t block) const override { return input_.slot(block); }
+  [[nodiscard]] std::byte* output(std::size_t block, std::size_t n) override { return output_.room(block, n); }
+  [[nodiscard]] std::size_t together(std::size_t block, std::size_t n) const override { return input_.together(block, n); }
 
   // For one that leaves the tensor on the device:
 
@@ -154,12 +157,12 @@ class device_transfer {
   // For both:
 
   /// What one rank alone has to do.
-  void copy_through() {
+  void copy_through() override {
     expect_begun();
     if (tensor_.in != tensor_.out) output_.copy(tensor_.in);
   }
   /// The engine has written all results.
-  void settle() {
+  void settle() override {
     expect_begun();
     const auto written = output_.finish();
     const auto guard = device_.enter();

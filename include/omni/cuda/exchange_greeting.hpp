@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "../detail/carry/any_mailbox.hpp"
 #include "../detail/streams/call_failure.hpp"
 #include "../detail/wire/packet.hpp"
 #include "../detail/wire/signature.hpp"
@@ -59,8 +60,7 @@ class exchange_greeting {
       : rank_(rank), least_width_(least_width), room_(room), mine_(mine), agreed_(agreed) {}
 
   /// Greets, and listens to greetings; with `aborts` only that there will be no more.
-  template <class Mailbox>
-  void start(memory& m, Mailbox& messages, std::span<const int> peers, std::uint32_t width, bool aborts) {
+  void start(memory& m, any_mailbox& messages, std::span<const int> peers, std::uint32_t width, bool aborts) {
     m_ = &m;
     started_ = true;  // from the first message on there is something to abandon
     peers_ = peers;

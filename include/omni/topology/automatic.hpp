@@ -140,7 +140,6 @@ struct automatic {
     return is_replicated(here) ? "replicated" : "colocated";
   }
 
-  template <class Call, class Transport>
   class engine;
 };
 

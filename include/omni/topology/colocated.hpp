@@ -19,7 +19,6 @@ struct colocated {
   static constexpr bool takes_groups = true;
   friend bool operator==(const colocated&, const colocated&) = default;
 
-  template <class Call, class Transport>
   struct engine;
 };
 

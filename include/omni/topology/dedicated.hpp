@@ -21,7 +21,6 @@ struct dedicated {
   static constexpr std::string_view name = "dedicated";
   friend bool operator==(const dedicated&, const dedicated&) = default;
 
-  template <class Call, class Transport>
   struct engine;
 };
 

@@ -42,7 +42,6 @@ struct hierarchical {
     return detail::mixed(h, static_cast<std::uint64_t>(group));
   }
 
-  template <class Call, class Transport>
   class engine;
 };
 

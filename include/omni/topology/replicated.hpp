@@ -19,7 +19,6 @@ struct replicated {
   static constexpr bool takes_groups = true;
   friend bool operator==(const replicated&, const replicated&) = default;
 
-  template <class Call, class Transport>
   struct engine;
 };
 

@@ -19,7 +19,6 @@ struct ring {
   static constexpr std::string_view name = "ring";
   friend bool operator==(const ring&, const ring&) = default;
 
-  template <class Call, class Transport>
   class engine;
 };
 

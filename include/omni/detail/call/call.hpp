@@ -20,6 +20,7 @@
 #include "../detect/mark.hpp"
 #include "../wire/signature.hpp"
 #include "element_loops.hpp"
+#include "tensor_elsewhere.hpp"
 #include "tensor_group.hpp"
 
 namespace omni::detail {
@@ -76,13 +77,17 @@ class call {
   bool is_part = false;              ///< of a key-value call, which is what is told of
   const signature* terms = nullptr;  ///< of that call, which are what ranks have to give alike
   bool is_summary = false;           ///< three numbers that go with the agreement, where there is one
+  bool is_agreed_by_terms = false;   ///< the round of such numbers has been its agreement
 
   // ---- elements
   [[nodiscard]] const element_loops& loops() const { return *loops_; }
   [[nodiscard]] std::size_t element_bytes() const { return loops_->element_bytes; }
   [[nodiscard]] std::size_t size() const { return size_; }
   [[nodiscard]] std::size_t bytes() const { return size_ * loops_->element_bytes; }
-  [[nodiscard]] bool in_place() const { return group_ ? group_->in_place() : out.data() == in.data(); }
+  [[nodiscard]] bool in_place() const {
+    if (elsewhere_) return true;  // what is null is cleared there
+    return group_ ? group_->in_place() : out.data() == in.data();
+  }
   /// Whether null blocks are not sent.
   [[nodiscard]] bool skips() const { return loops_->skips; }
   /// to[i] = sources[0][i] op sources[1][i] op ... in the order given; from the identity on, where some rank has left its block
@@ -102,6 +107,7 @@ class call {
   void clear_elements(std::byte* to, std::size_t n) const { fill(to, n * element_bytes(), null_); }
   /// What one rank alone has to do.
   void copy_through() const {
+    if (elsewhere_) return elsewhere_->copy_through();
     for (std::size_t i = 0; group_ && i < group_->tensors(); ++i) copy_tensor(group_->in(i), group_->out(i));
     if (!group_) copy_tensor(in, out);
   }
@@ -131,24 +137,30 @@ class call {
   /// Where a block's elements lie, and those of the n - 1 after it if they are `together`.
   [[nodiscard]] const std::byte* input(std::size_t block) const {
     const auto first = range(block).first;
-    if (is_plain_ || !group_) return in.data() + first * element_bytes();
+    if (is_plain_) return in.data() + first * element_bytes();
+    if (elsewhere_) return elsewhere_->input(block);
+    if (!group_) return in.data() + first * element_bytes();
     const auto t = group_->tensor(block);
     return group_->in(t).data() + (first - (*group_)[t].position) * element_bytes();
   }
-  [[nodiscard]] std::byte* output(std::size_t block, std::size_t /*n*/ = 1) const {
+  [[nodiscard]] std::byte* output(std::size_t block, std::size_t n = 1) const {
     const auto first = range(block).first;
-    if (is_plain_ || !group_) return out.data() + first * element_bytes();
+    if (is_plain_) return out.data() + first * element_bytes();
+    if (elsewhere_) return elsewhere_->output(block, n);
+    if (!group_) return out.data() + first * element_bytes();
     const auto t = group_->tensor(block);
     return group_->out(t).data() + (first - (*group_)[t].position) * element_bytes();
   }
   /// Of n blocks from this one on, those that lie one after the other.
   [[nodiscard]] std::size_t together(std::size_t block, std::size_t n) const {
     if (is_plain_) return n;
+    if (elsewhere_) return elsewhere_->together(block, n);
     if (stage_ && stage_->cut) return stage_->cut->map().in_stripe(block, n);
     return group_ ? group_->together(block, n) : n;
   }
   /// A bit for each of the blocks, of `block` elements, of a run of n elements from `first` on that have to be sent.
   [[nodiscard]] std::uint64_t mark_run(std::size_t first, std::size_t n, std::size_t block) const {
+    if (elsewhere_) return elsewhere_->marks(first, (n + block - 1) / block);
     if (!skips()) return ones((n + block - 1) / block);
     return gathers() ? mark_own(range(first).first, n, block) : mark(input(first), n, block);
   }
@@ -174,6 +186,13 @@ class call {
   void sent(std::size_t block, std::size_t n) const {
     if (stage_ && stage_->cut && skips()) clear(block, n);
   }
+
+  // ---- a tensor that does not lie in the host's memory: the spans give lengths only
+  void lies(std::shared_ptr<tensor_elsewhere> elsewhere) {
+    elsewhere_ = std::move(elsewhere);
+    measure();
+  }
+  [[nodiscard]] tensor_elsewhere* elsewhere() const { return elsewhere_.get(); }
 
   // ---- the tensors of a group, and parts of a tensor
   [[nodiscard]] const tensor_group* group() const { return group_.get(); }
@@ -206,6 +225,7 @@ class call {
   }
   /// The caller's tensors may be gone.
   void let_go() {
+    elsewhere_.reset();
     in = {};
     out = {};
     size_ = blocks_ = 0;
@@ -256,7 +276,7 @@ class call {
   void measure() {
     if (loops_->null != nullptr) null_ = null_element(loops_->null(policies_), loops_->element_bytes);
     if (loops_->uniform != nullptr) uniform_ = loops_->uniform(policies_);
-    is_plain_ = uniform_ != 0 && !group_ && !(stage_ && stage_->cut);
+    is_plain_ = uniform_ != 0 && !group_ && !elsewhere_ && !(stage_ && stage_->cut);
   }
   [[nodiscard]] block_range range_in(std::size_t block, std::size_t n) const {
     if (loops_->block != nullptr) return loops_->block(policies_, block, n);
@@ -287,6 +307,7 @@ class call {
   std::shared_ptr<const void> keeps_{};  // the policies, of a call that has outlived the caller's
   std::shared_ptr<const tensor_group> group_{};
   std::shared_ptr<const stage_view> stage_{};
+  std::shared_ptr<tensor_elsewhere> elsewhere_{};
   bool is_plain_ = false;  // one tensor, in blocks of one size, in their order: no more to ask for most calls
   std::size_t size_ = 0, blocks_ = 0, largest_ = 0, uniform_ = 0;
   null_element null_{};

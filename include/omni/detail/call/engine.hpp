@@ -6,19 +6,13 @@
 
 #include "../../deadline.hpp"
 #include "../../report.hpp"
+#include "interface.hpp"
 
 namespace omni::detail {
 
 /// What drives one call by one topology, whatever that is. The state machine of a call knows no more of it.
-class engine {
+class engine : public interface {
  public:
-  engine() = default;
-  engine(const engine&) = delete;
-  engine(engine&&) = delete;
-  engine& operator=(const engine&) = delete;
-  engine& operator=(engine&&) = delete;
-  virtual ~engine() = default;
-
   virtual void start() = 0;
   /// Does what can be done without waiting; true if anything was.
   virtual bool progress() = 0;

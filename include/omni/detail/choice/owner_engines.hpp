@@ -2,41 +2,28 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <utility>
-
 #include "../../topology/colocated.hpp"
 #include "../../topology/dedicated.hpp"
 #include "../../topology/replicated.hpp"
-#include "../slots/slots.hpp"
 #include "../streams/streams.hpp"
 
-// The engines of the topologies with owners: streams, or slots where packets may be lost.
+// The engines of the topologies with owners: streams.
 
 namespace omni {
 
-template <class Call, class Transport>
-struct colocated::engine : detail::owner_engine<Call, Transport> {
-  template <class Mailbox>
-  engine(const colocated& t, const Call& call, Transport& transport, Mailbox mailbox)
-      : detail::owner_engine<Call, Transport>(detail::ownership::shared, name, {t.packet_bytes, t.window}, call, transport,
-                                              std::move(mailbox)) {}
+struct colocated::engine : detail::stream_engine {
+  engine(const colocated& t, const detail::call& c, const detail::any_transport& transport, detail::any_mailbox& messages)
+      : stream_engine(detail::ownership::shared, name, {t.packet_bytes, t.window}, c, transport, messages) {}
 };
 
-template <class Call, class Transport>
-struct dedicated::engine : detail::owner_engine<Call, Transport> {
-  template <class Mailbox>
-  engine(const dedicated& t, const Call& call, Transport& transport, Mailbox mailbox)
-      : detail::owner_engine<Call, Transport>(detail::ownership::servers, name, {t.packet_bytes, t.window}, call, transport,
-                                              std::move(mailbox)) {}
+struct dedicated::engine : detail::stream_engine {
+  engine(const dedicated& t, const detail::call& c, const detail::any_transport& transport, detail::any_mailbox& messages)
+      : stream_engine(detail::ownership::servers, name, {t.packet_bytes, t.window}, c, transport, messages) {}
 };
 
-template <class Call, class Transport>
-struct replicated::engine : detail::stream_engine<Call, Transport> {
-  static_assert(!detail::may_lose<Transport>, "omni: replicated needs a transport that loses nothing; use colocated");
-  template <class Mailbox>
-  engine(const replicated& t, const Call& call, Transport& transport, Mailbox mailbox)
-      : detail::stream_engine<Call, Transport>(detail::ownership::replicated, name, {t.packet_bytes, t.window}, call, transport,
-                                               std::move(mailbox)) {}
+struct replicated::engine : detail::stream_engine {
+  engine(const replicated& t, const detail::call& c, const detail::any_transport& transport, detail::any_mailbox& messages)
+      : stream_engine(detail::ownership::replicated, name, {t.packet_bytes, t.window}, c, transport, messages) {}
 };
 
 }  // namespace omni

@@ -2,8 +2,6 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <utility>
-
 #include "../../topology/ring.hpp"
 #include "../call/chosen_engine.hpp"
 #include "../ring/ring_engine.hpp"
@@ -12,15 +10,11 @@
 namespace omni {
 
 /// An operation that is not known to commute is folded in rank order.
-template <class Call, class Transport>
-class ring::engine : public detail::chosen_engine<detail::ring_engine<Transport>, colocated::engine<Call, Transport>> {
+class ring::engine : public detail::chosen_engine<detail::ring_engine, colocated::engine> {
  public:
-  template <class Mailbox>
-  engine(const ring& t, const Call& call, Transport& transport, Mailbox mailbox) {
-    if (call.loops().commutes) this->template emplace<detail::ring_engine<Transport>>(t, call, transport, std::move(mailbox));
-    else
-      this->template emplace<colocated::engine<Call, Transport>>(colocated{t.packet_bytes, t.window}, call, transport,
-                                                                 std::move(mailbox));
+  engine(const ring& t, const detail::call& c, const detail::any_transport& transport, detail::any_mailbox& messages) {
+    if (c.loops().commutes) emplace<detail::ring_engine>(t, c, transport, messages);
+    else emplace<colocated::engine>(colocated{t.packet_bytes, t.window}, c, transport, messages);
   }
 };
 

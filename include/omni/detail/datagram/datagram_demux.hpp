@@ -17,7 +17,9 @@
 #include <vector>
 
 #include "../../error.hpp"
+#include "../carry/any_mailbox.hpp"
 #include "../memory/aligned_bytes.hpp"
+#include "../slots/slots.hpp"
 #include "../wire/slot_packet.hpp"
 
 namespace omni::detail {
@@ -77,62 +79,46 @@ class datagram_demux {
   void mark_broken(const std::string& why) { broken_ = why; }
   [[nodiscard]] Socket& socket() { return socket_; }
 
-  struct arrival {
-    int peer = 0;
-    slot_reader datagram;
-  };
-
   /// The datagrams of one operation.
-  class mailbox {
+  class mailbox final : public any_datagrams {
    public:
-    mailbox(datagram_demux& office, std::uint32_t call) : office_(&office), call_(call) {
+    mailbox(datagram_demux& office, std::uint32_t call) : office_(office), call_(call) {
       if (office.box_of(call) == nullptr) office.boxes_.push_back({call, {}});
     }
-    mailbox(mailbox&& other) noexcept : office_(std::exchange(other.office_, nullptr)), call_(other.call_) {}
-    mailbox& operator=(mailbox&& other) noexcept {
-      std::swap(office_, other.office_);
-      std::swap(call_, other.call_);
-      return *this;
-    }
     mailbox(const mailbox&) = delete;
+    mailbox(mailbox&&) = delete;
     mailbox& operator=(const mailbox&) = delete;
-    ~mailbox() {
-      if (office_ != nullptr) std::erase_if(office_->boxes_, [this](const box& b) { return b.call == call_; });
+    mailbox& operator=(mailbox&&) = delete;
+    ~mailbox() override {
+      std::erase_if(office_.boxes_, [this](const box& b) { return b.call == call_; });
     }
 
-    [[nodiscard]] std::uint32_t call() const { return call_; }
-    void send(int peer, std::span<const std::byte> bytes) { office_->socket_.send(peer, bytes); }
-    /// Waits up to so many seconds for one. Valid until the next receive of any mailbox.
-    [[nodiscard]] std::optional<arrival> receive(double seconds) { return office_->receive(call_, seconds); }
-    /// Seconds that a quick answer takes, as far as it is known. Kept from operation to operation.
-    [[nodiscard]] std::optional<double>& answer_seconds() { return office_->answer_seconds_; }
-    /// The oldest operation that is under way here.
-    [[nodiscard]] std::uint32_t oldest() const {
+    [[nodiscard]] std::uint32_t call() const override { return call_; }
+    void send(int peer, std::span<const std::byte> bytes) override { office_.socket_.send(peer, bytes); }
+    [[nodiscard]] std::optional<arrival> receive(double seconds) override { return office_.receive(call_, seconds); }
+    [[nodiscard]] std::optional<double>& answer_seconds() override { return office_.answer_seconds_; }
+    [[nodiscard]] std::uint32_t oldest() const override {
       auto least = call_;
-      for (const auto& b : office_->boxes_) least = std::min(least, b.call);
+      for (const auto& b : office_.boxes_) least = std::min(least, b.call);
       return least;
     }
-    /// Whether a peer has failed in this operation. The word may have come before there was a box for it.
-    [[nodiscard]] bool failed(int peer) const {
-      const auto& calls = office_->peers_[static_cast<std::size_t>(peer)].failed;
+    [[nodiscard]] bool failed(int peer) const override {
+      const auto& calls = office_.peers_[static_cast<std::size_t>(peer)].failed;
       return std::find(calls.begin(), calls.end(), call_) != calls.end();
     }
-    /// Whether it has, or in an earlier one without having come to this one: it takes no part.
-    [[nodiscard]] bool gone(int peer) const {
-      const auto& p = office_->peers_[static_cast<std::size_t>(peer)];
+    [[nodiscard]] bool gone(int peer) const override {
+      const auto& p = office_.peers_[static_cast<std::size_t>(peer)];
       const auto earlier = [&](std::uint32_t f) { return f < call_; };
       return failed(peer) || (p.greeted < call_ && std::any_of(p.failed.begin(), p.failed.end(), earlier));
     }
-    /// Whether a peer has told that it is done with this operation, by saying which is its oldest.
-    [[nodiscard]] bool passed(int peer) const { return office_->peers_[static_cast<std::size_t>(peer)].oldest > call_; }
-    /// Whether a peer has left, in this operation or in one before, but not before the operation `since`.
-    [[nodiscard]] bool left(int peer, std::uint32_t since) const {
-      const auto in = office_->peers_[static_cast<std::size_t>(peer)].left;
+    [[nodiscard]] bool passed(int peer) const override { return office_.peers_[static_cast<std::size_t>(peer)].oldest > call_; }
+    [[nodiscard]] bool left(int peer, std::uint32_t since) const override {
+      const auto in = office_.peers_[static_cast<std::size_t>(peer)].left;
       return since <= in && in <= call_;
     }
 
    private:
-    datagram_demux* office_;
+    datagram_demux& office_;
     std::uint32_t call_;
   };
 

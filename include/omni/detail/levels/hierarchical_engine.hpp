@@ -22,21 +22,22 @@
 #include "../call/stopwatch.hpp"
 #include "../call/topology_state.hpp"
 #include "../call/trace.hpp"
+#include "../carry/any_transport.hpp"
 #include "../deal/parts.hpp"
 #include "../streams/stream_options.hpp"
 #include "reduce_scatter.hpp"
 
 namespace omni::detail {
 
-/// A non-blocking allreduce, made but not started (collective.hpp).
-template <class Topology, class Transport, class Call>
-std::unique_ptr<operation_base> make_operation(Transport transport, const Call& call, const Topology& topology);
+/// A non-blocking allreduce, made but not started (collective_by.hpp).
+template <class Topology>
+std::unique_ptr<operation_base> make_operation(std::shared_ptr<any_transport> transport, const call& c, const Topology& topology);
 
 /// Cuts a communicator, and the parts of it that are cut further.
-template <class Transport, class Topology>
-auto levels_of(Transport& transport, const Topology& t, bool may_block) {
+template <class Topology>
+transport_levels levels_of(any_transport& transport, const Topology& t, bool may_block) {
   const auto levels = transport.levels(t.group);
-  const auto further = [&](auto part, const auto& topology) {
+  const auto further = [&](any_transport& part, const auto& topology) {
     if constexpr (requires { topology.group; }) {
       while (!part.is_open()) {
       }
@@ -44,19 +45,19 @@ auto levels_of(Transport& transport, const Topology& t, bool may_block) {
     }
   };
   if (may_block) {
-    further(levels.inner(), t.inner);
-    if (levels.part < levels.parts) further(levels.outer(), t.outer);
+    further(*levels.inner, t.inner);
+    if (levels.outer) further(*levels.outer, t.outer);
   }
   return levels;
 }
 
 /// Runs the three stages one after the other, each a collective of its own. All are made at the start, in the order in which calls
 /// are made: that is how the ranks' messages find each other when several calls are under way.
-template <class Transport, class Inner, class Outer>
+template <class Inner, class Outer>
 class hierarchical_engine {
  public:
-  template <class Mailbox>
-  hierarchical_engine(const hierarchical<Inner, Outer>& t, const call& c, Transport& transport, Mailbox&& /*none*/) : call_(c) {
+  hierarchical_engine(const hierarchical<Inner, Outer>& t, const call& c, any_transport& transport, any_mailbox& /*none*/)
+      : call_(c) {
     call_.outlive();  // stages may
     const auto levels = levels_of(transport, t, c.blocking);
     ranks_ = {levels.inner_ranks, levels.outer_ranks, levels.inner_ranks};
@@ -69,17 +70,17 @@ class hierarchical_engine {
       return block == blocks ? c.size() : c.range(block).first;
     };
     const auto first = element(k), n = element(k + 1) - first;
-    if (levels.part < levels.parts) {
+    if (levels.outer) {
       auto between = call_.part(first, n);
       make_part(between, t.outer);
-      stages_[1] = make_operation<Outer>(levels.outer(), between, t.outer);
+      stages_[1] = make_operation<Outer>(levels.outer, between, t.outer);
     }
 
     // The ranks give each other their parts, each where it lies.
     auto back = call_.part(0, c.size());
     back.see_as({.gathers = true, .own = {first, n}, .cleared = scattered});
     make_part(back, replicated{});
-    stages_[2] = make_operation<replicated>(levels.inner(), back, replicated{});
+    stages_[2] = make_operation<replicated>(levels.inner, back, replicated{});
     for (auto& s : stages_)
       if (s) s->detach();
   }
@@ -139,26 +140,24 @@ class hierarchical_engine {
   // A rank needs its part of what is reduced inside, and gets no more where the owner streams do it: unless other hosts have so few
   // ranks, and there are so few parts with it, that most ranks here would have nothing to fold; and unless the tensor is small, and
   // one record of each rank is all there is. Whether it gets no more.
-  template <class Levels>
-  bool reduce_inside(const Inner& inner, const parts& cut, const Levels& levels) {
+  bool reduce_inside(const Inner& inner, const parts& cut, const transport_levels& levels) {
     if constexpr (std::is_same_v<Inner, automatic> || std::is_same_v<Inner, colocated>) {
       const auto ranks = static_cast<int>(levels.inner_ranks.size());
       bool scatters = 2 * levels.parts > ranks;
-      if constexpr (requires { Inner::is_recorded(std::size_t{0}, 0); })
-        scatters = scatters && !Inner::is_recorded(call_.bytes(), ranks);
+      if constexpr (std::is_same_v<Inner, automatic>) scatters = scatters && !automatic::is_recorded(call_.bytes(), ranks);
       if (scatters) {
         reduce_scatter scattered;
-        if constexpr (requires { inner.window; }) scattered = {inner.packet_bytes, inner.window};
+        if constexpr (std::is_same_v<Inner, colocated>) scattered = {inner.packet_bytes, inner.window};
         auto inside = call_;
         inside.see_as({.cut = cut});
         make_part(inside, scattered);
-        stages_[0] = make_operation<reduce_scatter>(levels.inner(), inside, scattered);
+        stages_[0] = make_operation<reduce_scatter>(levels.inner, inside, scattered);
         return true;
       }
     }
     auto inside = call_;
     make_part(inside, inner);
-    stages_[0] = make_operation<Inner>(levels.inner(), inside, inner);
+    stages_[0] = make_operation<Inner>(levels.inner, inside, inner);
     return false;
   }
   template <class Topology>
@@ -198,17 +197,5 @@ class hierarchical_engine {
   bool alone_ = false;
   report report_;
 };
-
-/// Whether the ranks of a transport can be told apart by host.
-template <class Transport>
-inline constexpr bool splits = requires(Transport& t) {
-  t.levels(0);
-};
-/// Whether a call may run in two levels: so many consecutive ranks, or those of a host.
-template <class Transport>
-bool has_levels(const call& c, const Transport& transport, int group) {
-  if constexpr (splits<Transport>) return c.group() == nullptr && c.loops().two_levels && transport.has_levels(group, c.blocking);
-  else return false;
-}
 
 }  // namespace omni::detail

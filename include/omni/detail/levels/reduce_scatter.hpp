@@ -20,11 +20,9 @@ struct reduce_scatter {
 
   static constexpr std::string_view name = "reduce-scatter";
 
-  template <class Call, class Transport>
-  struct engine : stream_engine<Call, Transport> {
-    template <class Mailbox>
-    engine(const reduce_scatter& t, const Call& call, Transport& transport, Mailbox mailbox)
-        : stream_engine<Call, Transport>(ownership::kept, name, {t.packet_bytes, t.window}, call, transport, std::move(mailbox)) {}
+  struct engine : stream_engine {
+    engine(const reduce_scatter& t, const call& c, const any_transport& transport, any_mailbox& messages)
+        : stream_engine(ownership::kept, name, {t.packet_bytes, t.window}, c, transport, messages) {}
   };
 };
 

@@ -84,8 +84,8 @@ std::optional<std::uint64_t> foldable(std::span<in_stream> streams, std::span<ch
   return bound;
 }
 /// Drops the chunks that have been folded.
-template <class T, class Mailbox>
-void pop_folded(std::span<in_stream> streams, std::span<chunk_cursor<T>> fronts, Mailbox& messages) {
+template <class T>
+void pop_folded(std::span<in_stream> streams, std::span<chunk_cursor<T>> fronts, any_mailbox& messages) {
   for (std::size_t i = 0; i < streams.size(); ++i) {
     auto& front = fronts[i];
     if (!front.open || front.pairs.at != front.header.pairs) continue;
@@ -96,8 +96,8 @@ void pop_folded(std::span<in_stream> streams, std::span<chunk_cursor<T>> fronts,
 
 /// Writes a chunk of the first of some indexes, which is pair number `row` of the stream; `copy(to, n)` writes n rows. How many:
 /// 0 if there is no packet for them.
-template <class Mailbox, class Copy>
-std::size_t pack_chunk(out_stream& stream, Mailbox& messages, const chunk_layout& layout, std::uint64_t row,
+template <class Copy>
+std::size_t pack_chunk(out_stream& stream, any_mailbox& messages, const chunk_layout& layout, std::uint64_t row,
                        std::span<const std::uint64_t> indexes, chunk_counts& counts, const Copy& copy) {
   const auto space = stream.room(messages, row, layout.least());
   if (space == 0) return 0;

@@ -54,15 +54,14 @@ struct sparse_result {
   chunk_counts contributions, results;
 };
 
-/// Everything about a key-value call that is known before its pairs are sent. To what it shares with dense calls it is an empty
-/// tensor.
+/// Everything about a key-value call that is known before its pairs are sent. To the state machine it is an empty tensor with
+/// terms.
 template <class K, class T, class Op>
 struct sparse_call : call {
-  static constexpr bool follows_agreement = true;  // the round of sizes has seen to it
   using key_type = K;
   using row_type = T;
 
-  signature terms;
+  signature given;
   std::span<const K> keys;  ///< ascending, each once
   const T* values = nullptr;
   std::size_t width = 1;
@@ -75,11 +74,9 @@ struct sparse_call : call {
     constexpr std::uint64_t most = std::uint64_t{1} << 30U;  // no rank may have more, whatever it says
     return std::max(width, static_cast<std::size_t>(std::min(sizes.width, most)));
   }
-  [[nodiscard]] signature sign() const { return terms; }
-  [[nodiscard]] signature sign(std::string_view /*mode*/, std::size_t /*packet*/, int /*window*/) const { return terms; }
   /// What a server knows of the call: for keys, the largest; for blocks, the most pairs of a rank.
   [[nodiscard]] signature sign(const packet_limits& limits) const {
-    auto s = terms;
+    auto s = given;
     s.count = sizes.largest_key;
     s.blocks = sizes.pairs;
     s.largest_block = width;

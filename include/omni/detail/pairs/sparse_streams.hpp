@@ -32,38 +32,23 @@ namespace omni::detail {
 ///
 /// No rank waits in a cycle: a stream waits only for its owner, an owner only for the streams of which it has nothing, and results
 /// only for their receivers, who take them as they arrive.
-template <class Call, class Transport>
-class sparse_engine : lent_state<sparse_state<typename Call::key_type, typename Call::row_type>>,
-                      public stream_exchange<Transport> {
+template <class Call>
+class sparse_engine : lent_state<sparse_state<typename Call::key_type, typename Call::row_type>>, public stream_exchange {
   using K = typename Call::key_type;
   using T = typename Call::row_type;
-  using lent = lent_state<sparse_state<K, T>>;
-  using base = stream_exchange<Transport>;
-  using base::limits_;
-  using base::messages_;
-  using base::mine_;
-  using base::rank_;
-  using base::ranks_;
-  using base::replicated_;
-  using base::report_;
-  using base::served;
-  using base::started_;
-  using base::stopping;
-  using base::watch_;
-  using lent::s_;
+  using lent_state<sparse_state<K, T>>::s_;
 
  public:
-  using typename base::mailbox_type;
-
-  sparse_engine(ownership who, const stream_options& options, const Call& call, Transport& transport, mailbox_type mailbox)
-      : base(who, transport, std::move(mailbox), *s_),
+  sparse_engine(ownership who, const stream_options& options, const Call& call, const any_transport& transport,
+                any_mailbox& messages)
+      : stream_exchange(who, transport, messages, *s_),
         call_(call),
-        map_(call.sizes.largest_key, call.sizes.pairs, base::owners()),
+        map_(call.sizes.largest_key, call.sizes.pairs, owners()),
         layout_(call.width * sizeof(T), alignof(T)),
         rows_(call.sizes.pairs),
         result_rows_(map_.most_folded(static_cast<std::uint64_t>(ranks_), call.sizes.pairs)) {
     const auto anywhere = chunk_layout(call.largest_width() * sizeof(T), alignof(T)).least();
-    base::size_packets(options, transport.preferred_packet_bytes(), layout_.least(), call.shares, anywhere);
+    size_packets(options, transport.preferred_packet_bytes(), layout_.least(), call.shares, anywhere);
     mine_ = call.sign(limits_);
     folded_ = served();
   }
@@ -79,7 +64,7 @@ class sparse_engine : lent_state<sparse_state<typename Call::key_type, typename 
 
   /// Posts the first receives, or waits for its turn with the memory that calls share.
   void start() {
-    if (base::enter()) open();
+    if (enter()) open();
   }
   /// Packs, folds, sends and receives as far as nothing has to be waited for. True if anything moved.
   bool progress() override {
@@ -100,7 +85,7 @@ class sparse_engine : lent_state<sparse_state<typename Call::key_type, typename 
     }
     if (take(messages_.poll())) moved = true;
     report_.exchange_seconds += watch_.lap();
-    if (!base::ended(folded_)) return moved;
+    if (!ended(folded_)) return moved;
     if (!done_) finish_call();
     return true;
   }
@@ -113,19 +98,19 @@ class sparse_engine : lent_state<sparse_state<typename Call::key_type, typename 
   }
   [[nodiscard]] bool done() const { return done_; }
   void give_up() noexcept {
-    if (started_ && !done_) base::tell_others();
+    if (started_ && !done_) tell_others();
   }
   void finish(report& r) const {
     r = report_;
     r.topology = served() ? "dedicated" : replicated_ ? "replicated" : "colocated";
     r.blocks_total = call_.blocks();
     r.blocks_sent = call_.keys.size();
-    base::count_bytes(r);
+    count_bytes(r);
   }
 
  private:
   void open() {
-    base::open_streams(rows_, result_rows_);
+    open_streams(rows_, result_rows_);
     auto& s = *s_;
     s.fronts.resize(s.arriving.size());
     s.returned.resize(s.returning.size());
@@ -170,7 +155,7 @@ class sparse_engine : lent_state<sparse_state<typename Call::key_type, typename 
   }
   /// This rank, as an owner.
   [[nodiscard]] std::size_t owner() const { return replicated_ ? 0 : static_cast<std::size_t>(rank_); }
-  [[nodiscard]] key_share& share_of(std::size_t stream) { return s_->shares[replicated_ ? 0 : base::owner_of(s_->peers[stream])]; }
+  [[nodiscard]] key_share& share_of(std::size_t stream) { return s_->shares[replicated_ ? 0 : owner_of(s_->peers[stream])]; }
 
   bool pack_contributions() {
     bool moved = false;
@@ -208,7 +193,7 @@ class sparse_engine : lent_state<sparse_state<typename Call::key_type, typename 
   }
   // Sends what has been folded: whole chunks, and the rest at the end.
   bool pack_results() {
-    if (!base::returns_results()) return false;
+    if (!returns_results()) return false;
     auto& s = *s_;
     auto& stream = s.results;
     const auto& folded = s.folded;
@@ -257,16 +242,15 @@ class sparse_engine : lent_state<sparse_state<typename Call::key_type, typename 
     const auto add_front = [&](std::size_t i) {
       if (s.fronts[i].open) add(s.fronts[i].pairs, s.fronts[i].header.pairs);
     };
-    base::in_rank_order(add_front, [&] { add(s.own.pairs, s.shares[owner()].indexes.size()); });
+    in_rank_order(add_front, [&] { add(s.own.pairs, s.shares[owner()].indexes.size()); });
     fold_pairs(call_.fold, s.sources, call_.width, s.folded, s.fold);
     pop_folded<T>(s.arriving, s.fronts, messages_);
   }
 
-  bool take(std::span<const completion> done) { return base::take(done); }
   void deliver(std::size_t index) override {
     auto& s = *s_;
     auto& stream = s.returning[index];
-    const auto from = base::owner_of(stream.peer());
+    const auto from = owner_of(stream.peer());
     auto& to = s.unions[from];
     auto& front = s.returned[index];
     while (stream.next_row() != in_stream::no_row) {
@@ -280,7 +264,7 @@ class sparse_engine : lent_state<sparse_state<typename Call::key_type, typename 
 
   void finish_call() {
     done_ = true;
-    if (stopping()) base::stop();
+    if (stopping()) stop();
     auto& s = *s_;
     auto& to = *call_.result;
     if (!served()) {
@@ -307,18 +291,18 @@ class sparse_engine : lent_state<sparse_state<typename Call::key_type, typename 
   std::pair<chunk_counts, chunk_counts> counts_;  // of contributions sent; of results, sent and received
 };
 
-/// The topology of key-value calls: how its streams run is for the call to say.
+/// The topology of a key-value call: how its streams run is for the call to say.
+template <class Call>
 struct sparse_streams {
+  const Call* pairs = nullptr;  ///< lives as long as the operation
   ownership owners = ownership::shared;
   stream_options options;
 
   static constexpr std::string_view name = "key-value";
 
-  template <class Call, class Transport>
-  struct engine : sparse_engine<Call, Transport> {
-    template <class Mailbox>
-    engine(const sparse_streams& t, const Call& call, Transport& transport, Mailbox mailbox)
-        : sparse_engine<Call, Transport>(t.owners, t.options, call, transport, std::move(mailbox)) {}
+  struct engine : sparse_engine<Call> {
+    engine(const sparse_streams& t, const call& /*terms*/, const any_transport& transport, any_mailbox& messages)
+        : sparse_engine<Call>(t.owners, t.options, *t.pairs, transport, messages) {}
   };
 };
 

@@ -33,14 +33,13 @@ struct ring_state {
 
 /// Step s of 2 (N-1): rank r sends chunk r-s to the right and receives chunk r-s-1 from the left; folds it in the first half of the
 /// steps, stores it in the second. Message i is segment i % segments of step i / segments. Nothing is copied but what is folded.
-template <class Transport>
 class ring_engine {
  public:
-  template <class Mailbox>
-  ring_engine(const ring& options, const call& c, Transport& transport, Mailbox mailbox)
+  ring_engine(const ring& options, const call& c, const any_transport& transport, any_mailbox& messages)
       : call_(c),
         element_(c.element_bytes()),
-        greeting_(c.sign(ring::name, options.packet_bytes, options.window), transport, std::move(mailbox)),
+        greeting_(c.sign(ring::name, options.packet_bytes, options.window), transport, messages),
+        messages_(messages),
         rank_(static_cast<std::size_t>(transport.rank())),
         ranks_(static_cast<std::size_t>(transport.size())),
         window_(options.window > 0 ? static_cast<std::uint64_t>(options.window) : 4),
@@ -57,7 +56,7 @@ class ring_engine {
   ~ring_engine() {
     if (done() || posted_ == 0) return;
     let_leave();
-    greeting_.messages().abandon();
+    messages_.abandon();
     s_.leak();
   }
 
@@ -76,14 +75,14 @@ class ring_engine {
     }
     watch_.lap();
     if (go_on()) moved = true;
-    if (take(greeting_.messages().poll())) moved = true;
+    if (take(messages_.poll())) moved = true;
     report_.exchange_seconds += watch_.lap();
     return moved;
   }
   void wait() {
     if (!greeted()) return greeting_.wait();
     watch_.lap();
-    take(greeting_.messages().wait());
+    take(messages_.wait());
     report_.exchange_seconds += watch_.lap();
   }
   [[nodiscard]] awaited awaits() const {
@@ -131,7 +130,7 @@ class ring_engine {
     constexpr double patience = 0.25;
     try {
       for (const stopwatch since; left_ < begun_ && since.elapsed() < patience;) {
-        for (const auto& c : greeting_.messages().poll())
+        for (const auto& c : messages_.poll())
           if ((c.token & 1U) == 0) s_->in_flight[place(c.token >> 1U)] = false;
         while (left_ < begun_ && !s_->in_flight[place(left_)]) ++left_;
       }
@@ -141,7 +140,6 @@ class ring_engine {
 
   bool go_on() {
     bool moved = false;
-    auto& messages = greeting_.messages();
     const auto left = static_cast<int>((rank_ + ranks_ - 1) % ranks_);
     const auto right = static_cast<int>((rank_ + 1) % ranks_);
     for (; posted_ < total_ && posted_ - taken_ < window_; ++posted_, moved = true) {
@@ -152,7 +150,7 @@ class ring_engine {
         if (left_ <= posted_ - (ranks_ - 1) * segments_) break;
         buffer = call_.out.subspan(r.first * element_, r.size * element_);
       }
-      messages.receive(left, data_stream, buffer, posted_ << 1U | 1U);
+      messages_.receive(left, data_stream, buffer, posted_ << 1U | 1U);
     }
     for (; begun_ < total_ && begun_ - left_ < window_ && (begun_ < segments_ || begun_ - segments_ < taken_);
          ++begun_, moved = true) {
@@ -160,7 +158,7 @@ class ring_engine {
       const auto from = begun_ < segments_ ? call_.in : std::span<const std::byte>(call_.out);
       const auto bytes = from.subspan(r.first * element_, r.size * element_);
       s_->in_flight[place(begun_)] = true;
-      messages.send(right, data_stream, bytes, begun_ << 1U);
+      messages_.send(right, data_stream, bytes, begun_ << 1U);
       report_.bytes_sent += bytes.size();
     }
     return moved;
@@ -195,7 +193,8 @@ class ring_engine {
 
   const call& call_;     // of the collective, which outlives its engine
   std::size_t element_;  // bytes
-  comparison_engine<Transport> greeting_;
+  comparison_engine greeting_;
+  any_mailbox& messages_;  // of the collective
   std::size_t rank_, ranks_;
   std::uint64_t window_;
   std::size_t segment_;  // elements

@@ -13,6 +13,7 @@
 #include "../../concepts.hpp"
 #include "../../error.hpp"
 #include "../call/call.hpp"
+#include "../carry/any_mailbox.hpp"
 
 namespace omni::detail {
 
@@ -55,8 +56,7 @@ inline double sampled_density(const call& c) {
 /// up to four ranks wait for each other only once.
 class agreement {
  public:
-  template <class Call>
-  agreement(const Call& call, bool sample) {
+  agreement(const call& call, bool sample) {
     const auto d = digest(call.sign());
     double density = 1;
     try {
@@ -76,8 +76,7 @@ class agreement {
   agreement& operator=(agreement&&) = delete;
   ~agreement() = default;
 
-  template <class Mailbox>
-  void start(Mailbox& messages, int rank, int ranks) {
+  void start(any_mailbox& messages, int rank, int ranks) {
     rank_ = rank;
     ranks_ = ranks;
     for (std::int64_t step = 1; step < ranks; step *= radix) ++rounds_;
@@ -87,14 +86,8 @@ class agreement {
     tell(messages);
   }
   /// Takes what has arrived; true if anything had.
-  template <class Mailbox>
-  bool progress(Mailbox& messages) {
-    return take(messages, messages.poll());
-  }
-  template <class Mailbox>
-  void wait(Mailbox& messages) {
-    take(messages, messages.wait());
-  }
+  bool progress(any_mailbox& messages) { return take(messages, messages.poll()); }
+  void wait(any_mailbox& messages) { take(messages, messages.wait()); }
   [[nodiscard]] bool done() const { return round_ == rounds_ && under_way_ == 0; }
 
   // Once it is done:
@@ -125,14 +118,12 @@ class agreement {
     const auto n = std::int64_t{ranks_};
     return static_cast<int>((rank_ + n + direction * static_cast<std::int64_t>(i + 1) * step(k)) % n);
   }
-  template <class Mailbox>
-  void tell(Mailbox& messages) {
+  void tell(any_mailbox& messages) {
     told_[round_] = largest_;
     for (std::size_t i = 0; i < peers(round_); ++i, ++under_way_)
       messages.send(peer(round_, i, 1), stream, std::as_bytes(std::span(told_[round_])), round_ << 3U);
   }
-  template <class Mailbox>
-  bool take(Mailbox& messages, std::span<const completion> done) {
+  bool take(any_mailbox& messages, std::span<const completion> done) {
     for (const auto& c : done) {
       if ((c.token & 1U) == 0) {
         --under_way_;

@@ -10,35 +10,37 @@
 #include "../../request.hpp"
 #include "../../topology/automatic.hpp"
 #include "../call/engine.hpp"
+#include "../choice/owner_engines.hpp"
 #include "collective.hpp"
 
 namespace omni::detail {
 
 /// A collective with the engine of a topology.
-template <class Transport, class Call, class Topology>
-class collective_by final : public collective<Transport, Call> {
-  using base = collective<Transport, Call>;
-  using typename base::mailbox_type;
-  using typename base::transport_type;
-  using engine_type = typename Topology::template engine<Call, transport_type>;
-  static_assert(std::is_constructible_v<engine_type, const Topology&, const Call&, transport_type&, mailbox_type>,
+template <class Topology>
+class collective_by final : public collective {
+  using engine_type = typename Topology::engine;
+  static constexpr bool takes_datagrams =
+      std::is_constructible_v<engine_type, const Topology&, const call&, any_transport&, any_datagrams&>;
+  static_assert(takes_datagrams || std::is_constructible_v<engine_type, const Topology&, const call&, any_transport&, any_mailbox&>,
                 "omni: the topology's engine cannot be made from (topology, call, transport, mailbox); see omni::topology");
 
  public:
-  // NOLINTNEXTLINE(modernize-pass-by-value)
-  collective_by(Transport transport, const Call& call, const Topology& topology)
-      : base(std::forward<Transport>(transport), call), topology_(topology) {}
+  collective_by(any_transport& transport, const call& c, const Topology& topology, std::shared_ptr<any_transport> own = nullptr)
+      : collective(transport, c, traits(topology_), std::move(own)), topology_(topology) {}
 
  private:
-  [[nodiscard]] topology_traits traits() const override {
-    topology_traits t;
-    t.has_stages = requires { Topology::has_stages; };
-    if constexpr (requires { Topology::samples_density; }) t.samples_density = Topology::samples_density;
-    if constexpr (std::is_same_v<Topology, automatic>) t.chooser = &topology_;
-    return t;
+  // Of a topology that need not be made yet.
+  static topology_traits traits([[maybe_unused]] const Topology& t) {
+    topology_traits made;
+    made.has_stages = requires { Topology::has_stages; };
+    made.over_datagrams = takes_datagrams;
+    if constexpr (requires { Topology::samples_density; }) made.samples_density = Topology::samples_density;
+    if constexpr (std::is_same_v<Topology, automatic>) made.chooser = &t;
+    return made;
   }
-  engine& make_engine(const Call& call, transport_type& transport, mailbox_type mailbox) override {
-    return engine_.emplace(topology_, call, transport, std::move(mailbox));
+  engine& make_engine() override {
+    if constexpr (takes_datagrams) return engine_.emplace(topology_, the_call(), transport(), datagrams());
+    else return engine_.emplace(topology_, the_call(), transport(), messages());
   }
   void drop_engine() noexcept override { engine_.reset(); }
 
@@ -46,9 +48,10 @@ class collective_by final : public collective<Transport, Call> {
   std::optional<driven<engine_type>> engine_;
 };
 
-template <class Topology, class Transport, class Call>
-std::unique_ptr<operation_base> make_operation(Transport transport, const Call& call, const Topology& topology) {
-  return std::make_unique<collective_by<Transport, Call, Topology>>(std::forward<Transport>(transport), call, topology);
+template <class Topology>
+std::unique_ptr<operation_base> make_operation(std::shared_ptr<any_transport> transport, const call& c, const Topology& topology) {
+  auto& there = *transport;
+  return std::make_unique<collective_by<Topology>>(there, c, topology, std::move(transport));
 }
 
 }  // namespace omni::detail

@@ -46,20 +46,6 @@ inline constexpr bool sees_engines = requires {
   sizeof(engines<Topology>);
 };
 
-/// The call without its types; of what has more than a call, all of it.
-template <class T, class Op, class Partitioner, class Detector>
-const call& below(const typed_call<T, Op, Partitioner, Detector>& c) {
-  return c;
-}
-template <class T, class Op, class Partitioner, class Detector>
-const call& below(const typed_group<T, Op, Partitioner, Detector>& c) {
-  return c;
-}
-template <class Call>
-const Call& below(const Call& c) {
-  return c;
-}
-
 template <class Transport, class Call, class Topology>
 report run_over(Transport& transport, Call& c, const Topology& topology);
 template <class Transport, class Call, class Topology>
@@ -69,14 +55,14 @@ template <class Transport>
 void open_plan(Transport& transport, const deadline& limit);
 
 /// Whether a group of tensors is one operation. What knows of one tensor only takes them one after the other.
-template <class Topology, class Transport>
-constexpr bool takes_groups = !may_lose<Transport> && requires {
-  Topology::takes_groups;
-};
 template <class Topology>
-constexpr bool takes_groups<Topology, void> = requires {
-  Topology::takes_groups;
-};
+constexpr bool takes_groups = false;
+template <class Topology>
+requires requires { Topology::takes_groups; }
+constexpr bool takes_groups<Topology> = Topology::takes_groups;
+/// What a topology is where packets may be lost: with the transports of that kind (detail/slots/slots.hpp).
+template <class Topology>
+struct over_slots;
 
 /// What is wrong with the first argument of a call by such a topology, said while compiling.
 template <class Comm, class Topology>
@@ -100,7 +86,7 @@ report run_call(Comm& comm, Call& c, const Topology& topology) {
   } else {
     using traits = communicator<std::remove_const_t<Comm>>;
     traits::note_native(c);
-    return run_on(traits::handle(comm), below(c), topology);
+    return run_on(traits::handle(comm), c, topology);
   }
 }
 template <class Comm, class Call, class Topology>
@@ -110,11 +96,11 @@ request start_call(Comm& comm, Call& c, const Topology& topology) {
   } else if constexpr (transport_type<Comm>) {
     return start_over(comm, c, topology);
   } else {
-    static_assert(!Call::is_group || takes_groups<Topology, void>,
+    static_assert(!Call::is_group || takes_groups<Topology>,
                   "omni: this topology takes a group's tensors one after the other, which iallreduce cannot; start one for each");
     using traits = communicator<std::remove_const_t<Comm>>;
     traits::note_native(c);
-    return start_on(traits::handle(comm), below(c), topology);
+    return start_on(traits::handle(comm), c, topology);
   }
 }
 

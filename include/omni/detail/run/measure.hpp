@@ -10,6 +10,8 @@
 #include "../../calibration.hpp"
 #include "../../deadline.hpp"
 #include "../call/stopwatch.hpp"
+#include "../carry/adapted.hpp"
+#include "../carry/agreed.hpp"
 #include "dispatch.hpp"
 
 // What is measured of a communicator, and what a plan readies.
@@ -71,7 +73,8 @@ std::size_t measure_small_bytes(Transport& transport, const deadline& limit) {
 /// What the transport is found to do; measured the first time, by all ranks together.
 template <class Transport>
 calibration calibrated(Transport& transport, const deadline& limit = {}) {
-  settle_queue(transport, waits_at_most(limit.limit));
+  adapted<Transport&> there(transport);
+  settle_queue(there, waits_at_most(limit.limit));
   // What is under way has chosen by what was known when it began: it is finished before that changes.
   if (!transport.measured().known() && operation_base::any_active()) operation_base::settle(&transport.context());
   if (!transport.measured().known()) await_all_ranks(transport, limit);
@@ -86,7 +89,8 @@ calibration calibrated(Transport& transport, const deadline& limit = {}) {
 /// communicators of two levels.
 template <class Transport>
 void open_plan(Transport& transport, const deadline& limit) {
-  settle_queue(transport, waits_at_most(limit.limit));
+  adapted<Transport&> there(transport);
+  settle_queue(there, waits_at_most(limit.limit));
   if constexpr (requires { transport.calibrate(); }) {
     if (transport.one_host()) return;  // nothing is chosen by what would be measured
     calibrated(transport, limit);

@@ -18,11 +18,11 @@ struct transport_over<MPI_Comm> {
 
 template <class Topology>
 report run_on(MPI_Comm comm, const call& c, const Topology& topology) {
-  return run_whole(transport::mpi(comm), c, topology);
+  return run_there(transport::mpi(comm), c, topology);
 }
 template <class Topology>
 request start_on(MPI_Comm comm, const call& c, const Topology& topology) {
-  return start_whole(transport::mpi(comm), c, topology);
+  return start_there(transport::mpi(comm), c, topology);
 }
 template <class Handle>
 requires std::is_same_v<Handle, MPI_Comm> calibration calibrate_on(Handle comm) {

@@ -13,11 +13,14 @@
 #include "../call/call.hpp"
 #include "../call/stopwatch.hpp"
 #include "../call/topology_state.hpp"
+#include "../carry/adapted.hpp"
+#include "../carry/agreed.hpp"
 #include "../choice/automatic_engine.hpp"
 #include "../choice/levels_or_streams.hpp"
 #include "../choice/owner_engines.hpp"
 #include "../choice/ring_or_streams.hpp"
 #include "argument_checks.hpp"
+#include "bypass.hpp"
 #include "collective_by.hpp"
 #include "dispatch.hpp"
 #include "measure.hpp"
@@ -55,11 +58,13 @@ void note_native_over(Call& c) {
 }
 
 /// What MPI did for a call.
-template <class Transport>
-report run_natively(Transport& transport, const call& c, const stopwatch& watch) {
+inline report run_natively(any_transport& transport, const call& c, const stopwatch& watch) {
+  // MPI's blocking call drives nothing of ours, and a peer may need what this thread has under way before it gets here.
+  if (operation_base::any_active()) operation_base::settle(transport.identity());
+  transport.expect_usable();  // a peer that knows of an error does not come
   report r;
   try {
-    reduce_natively(transport, c);
+    transport.allreduce(c.in, c.out, c.element_bytes(), c.native);
   } catch (const std::exception& e) {
     transport.mark_broken(e.what());
     throw;
@@ -72,48 +77,31 @@ report run_natively(Transport& transport, const call& c, const stopwatch& watch)
   return r;
 }
 
-template <class Transport, class Topology>
-void expect_usable_over(const Transport& transport, const call& c, const Topology& topology) {
+template <class Topology>
+void expect_usable_over(const any_transport& transport, const call& c, const Topology& topology) {
   expect_usable(c);
-  expect_packets_of(topology);
-  if constexpr (may_lose<Transport>) {
-    if (c.group() == nullptr) expect_slots(c, transport);
-  }
+  if constexpr (requires { topology.expect(c, transport); }) topology.expect(c, transport);
+  else expect_packets_of(topology);
 }
 
 /// The blocking call: hand over to MPI what MPI does better, run the state machine for the rest.
-template <class Transport, class Call, class Topology>
-report run(Transport&& transport, const Call& c, const Topology& topology) {
-  using plain = std::remove_reference_t<Transport>;
+template <class Topology>
+report run(any_transport& transport, const call& c, const Topology& topology) {
   expect_usable_over(transport, c, topology);
-  if constexpr (std::is_same_v<Topology, automatic> && has_own_allreduce<plain>) {
-    // MPI's blocking call drives nothing of ours, and a peer may need what this thread has under way before it gets here.
-    const auto natively = [&](const stopwatch& watch) {
-      if (operation_base::any_active()) operation_base::settle(&transport.context());
-      transport.expect_usable();  // a peer that knows of an error does not come
-      return run_natively(transport, c, watch);
-    };
+  if constexpr (std::is_same_v<Topology, automatic>) {
     // What all ranks go by alike is known when the communicator is open.
-    bool small = false;
-    if constexpr (requires { transport.is_open(); }) small = !transport.is_open();
-    small = c.native != nullptr && (small || topology.is_small(c.bytes(), selection_context::of(transport)));
-    if (small && transport.size() > 1) {
+    if (c.native != nullptr && transport.size() > 1 && (!transport.is_open() || may_bypass(topology, c, transport))) {
       settle_queue(transport, waits_at_most(c.limit));
-      if (bypasses(topology, c, transport)) return natively(stopwatch());
+      if (bypasses(topology, c, transport)) return run_natively(transport, c, stopwatch());
     }
-    using held = std::conditional_t<std::is_trivially_copyable_v<plain>, plain, plain&>;  // a view, as requests have it
-    collective_by<held, Call, Topology> op(transport, c, topology);
-    op.finish();
-    return op.handed_over() ? natively(op.watch()) : op.result();
-  } else {
-    collective_by<Transport, Call, Topology> op(std::forward<Transport>(transport), c, topology);
-    op.finish();
-    return op.result();
   }
+  collective_by<Topology> op(transport, c, topology);
+  op.finish();
+  return op.handed_over() ? run_natively(transport, c, op.watch()) : op.result();
 }
 /// A group over what knows of one tensor only: one after the other.
-template <class Transport, class Topology>
-report run_one_by_one(Transport& transport, const call& c, const Topology& topology) {
+template <class Topology>
+report run_one_by_one(any_transport& transport, const call& c, const Topology& topology) {
   const auto& tensors = *c.group();
   report sum;
   for (std::size_t i = 0; i < std::max<std::size_t>(tensors.tensors(), 1); ++i) {
@@ -126,27 +114,34 @@ report run_one_by_one(Transport& transport, const call& c, const Topology& topol
 }
 
 /// Runs a call over a transport.
-template <class Transport, class Call, class Topology>
-report run_whole(Transport&& transport, const Call& c, const Topology& topology) {
-  if constexpr (!takes_groups<Topology, std::remove_reference_t<Transport>>) {
+template <class Topology>
+report run_whole(any_transport& transport, const call& c, const Topology& topology) {
+  if constexpr (!takes_groups<Topology>) {
     if (c.group() != nullptr) {
       expect_usable_over(transport, c, topology);
       return run_one_by_one(transport, c, topology);
     }
   }
-  return run(std::forward<Transport>(transport), c, topology);
+  return run(transport, c, topology);
 }
-template <class Transport, class Call, class Topology>
-request start_whole(Transport&& transport, const Call& c, const Topology& topology) {
-  expect_usable_over(transport, c, topology);
+/// Starts one, on a transport that it keeps.
+template <class Topology>
+request start_whole(std::shared_ptr<any_transport> transport, const call& c, const Topology& topology) {
+  expect_usable_over(*transport, c, topology);
   auto started = c;
   started.blocking = false;
   started.outlive();
-  auto op = make_operation<Topology, Transport>(std::forward<Transport>(transport), started, topology);
+  auto op = make_operation(std::move(transport), started, topology);
   op->progress();
   return request(std::move(op));
 }
 
+/// A topology as it is over such a transport.
+template <class Transport, class Topology>
+auto topology_over(const Topology& t) {
+  if constexpr (may_lose<Transport>) return over_slots<Topology>{t};
+  else return t;
+}
 /// Runs a call by f(transport, call, topology). On a cluster, servers fold unless another topology is asked for, and those are for
 /// the workers alone.
 template <class Transport, class Call, class Topology, class F>
@@ -179,22 +174,35 @@ auto on_ranks(Transport& transport, Call& call, const Topology& topology, const 
   }
 }
 
+/// Runs, or starts, a call on a transport of the caller's, or on a view.
+template <class Transport, class Topology>
+report run_there(Transport&& transport, const call& c, const Topology& topology) {
+  using plain = std::remove_reference_t<Transport>;
+  adapted<plain&> there(transport);
+  return run_whole(there, c, topology_over<plain>(topology));
+}
+template <class Transport, class Topology>
+request start_there(Transport&& transport, const call& c, const Topology& topology) {
+  auto there = std::make_shared<adapted<Transport>>(std::forward<Transport>(transport));  // keeps a view, refers to what has a name
+  return start_whole(std::move(there), c, topology_over<std::remove_reference_t<Transport>>(topology));
+}
+
 template <class Transport, class Call, class Topology>
 report run_over(Transport& transport, Call& c, const Topology& topology) {
   return on_ranks(transport, c, topology, [](auto&& among, auto& call, const auto& t) {
     note_native_over<std::remove_reference_t<decltype(among)>>(call);
-    return run_whole(std::forward<decltype(among)>(among), below(call), t);
+    return run_there(std::forward<decltype(among)>(among), call, t);
   });
 }
 template <class Transport, class Call, class Topology>
 request start_over(Transport& transport, Call& c, const Topology& topology) {
   return on_ranks(transport, c, topology, [](auto&& among, auto& call, const auto& t) {
-    using topology_type = std::remove_cvref_t<decltype(t)>;
-    using transport_type = std::remove_reference_t<decltype(among)>;
-    static_assert(!Call::is_group || takes_groups<topology_type, transport_type>,
+    using plain = std::remove_reference_t<decltype(among)>;
+    using topology_type = decltype(topology_over<plain>(t));
+    static_assert(!Call::is_group || takes_groups<topology_type>,
                   "omni: this topology takes a group's tensors one after the other, which iallreduce cannot; start one for each");
-    note_native_over<transport_type>(call);
-    return start_whole(std::forward<decltype(among)>(among), below(call), t);
+    note_native_over<plain>(call);
+    return start_there(std::forward<decltype(among)>(among), call, t);
   });
 }
 

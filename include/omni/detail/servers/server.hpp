@@ -16,6 +16,7 @@
 #include "../../error.hpp"
 #include "../../operation.hpp"
 #include "../../reduction.hpp"
+#include "../carry/any_transport.hpp"
 #include "../memory/workspace.hpp"
 #include "../streams/in_stream.hpp"
 #include "../streams/out_stream.hpp"
@@ -44,20 +45,18 @@ struct server_state {
 
 /// One allreduce, as a server sees it: nothing is known of it before its first packets. Folds this server's share of the blocks, or
 /// of the pairs, in rank order as soon as the streams of all workers cover them, and streams the results to all.
-template <class Mailbox>
 class server_call {
  public:
-  server_call(Mailbox mailbox, int workers, int servers, int index, std::size_t preferred_packet_bytes, const reductions& known,
-              server_state& state)
+  server_call(any_transport& transport, int servers, const reductions& known, server_state& state)
       : s_(state),
         known_(known),
         servers_(static_cast<std::size_t>(servers)),
-        index_(static_cast<std::size_t>(index)),
-        rank_(workers + index),
+        index_(static_cast<std::size_t>(transport.rank() - (transport.size() - servers))),
+        rank_(transport.rank()),
         // What workers send before a server has heard of their sizes.
-        first_bytes_(stream_options{}.limits(workers + servers, preferred_packet_bytes, 1).first_bytes),
-        messages_(std::move(mailbox)) {
-    const auto n = static_cast<std::size_t>(workers);
+        first_bytes_(stream_options{}.limits(transport.size(), transport.preferred_packet_bytes(), 1).first_bytes),
+        messages_(transport.open(room_)) {
+    const auto n = static_cast<std::size_t>(transport.size() - servers);
     s_.buffers.rewind();
     s_.greetings.resize(n);
     s_.calls.assign(n, {});
@@ -67,7 +66,7 @@ class server_call {
     s_.workers.resize(n);
     s_.cards.clear();
     s_.parting.assign(n, false);
-    if constexpr (requires { messages_.reserve(n); }) messages_.reserve(n * 8);
+    messages_.reserve(n * 8);
     for (std::size_t w = 0; w < n; ++w) {
       s_.workers[w] = static_cast<int>(w);
       s_.greetings[w] = s_.buffers.take(first_bytes_);
@@ -304,7 +303,8 @@ class server_call {
   std::size_t servers_, index_;
   int rank_;
   std::size_t first_bytes_;
-  Mailbox messages_;
+  mailbox_room room_;
+  any_mailbox& messages_;
   stage stage_ = stage::greeting;
   block_folder blocks_;
   std::optional<pair_folder> pairs_;  // of a key-value call, once its sizes are known

@@ -41,8 +41,7 @@ class block_folder {
   /// How far the results go.
   [[nodiscard]] std::uint64_t covers() const { return folded_; }
 
-  template <class Mailbox>
-  bool fold(std::span<in_stream> arriving, out_stream& results, Mailbox& messages, const reductions::fold_function& f) {
+  bool fold(std::span<in_stream> arriving, out_stream& results, any_mailbox& messages, const reductions::fold_function& f) {
     auto end = rows();
     for (const auto& i : arriving) end = std::min(end, i.covers());
     if (folded_ == end) return false;
@@ -66,9 +65,8 @@ class block_folder {
 
  private:
   // Folds n rows for which the same workers have blocks. How many: fewer if there is no packet for the results.
-  template <class Mailbox>
-  std::size_t fold_rows(std::span<in_stream> arriving, out_stream& results, Mailbox& messages, const reductions::fold_function& f,
-                        std::uint64_t row, std::size_t n) {
+  std::size_t fold_rows(std::span<in_stream> arriving, out_stream& results, any_mailbox& messages,
+                        const reductions::fold_function& f, std::uint64_t row, std::size_t n) {
     std::size_t bytes = 0, done = 0;  // of what is folded
     while (done != n) {
       auto more = map_.together(row + done, n - done);

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <vector>
 
+#include "../carry/any_mailbox.hpp"
 #include "../streams/stream_token.hpp"
 #include "../wire/packet.hpp"
 #include "cluster_parts.hpp"
@@ -17,9 +18,8 @@
 namespace omni::detail {
 
 /// Sends each server a word, a header alone that says `what` and two numbers `more`; waits until so many `answers` have come, too.
-template <class Mailbox>
-void tell_servers(Mailbox& messages, int workers, int servers, std::uint32_t what, const std::array<std::uint64_t, 2>& more,
-                  int answers = 0) {
+inline void tell_servers(any_mailbox& messages, int workers, int servers, std::uint32_t what,
+                         const std::array<std::uint64_t, 2>& more, int answers = 0) {
   const packet_header h{.call = messages.call(), .flags = packet_first | packet_last | what, .reserved = more};
   std::array<std::byte, sizeof(h)> packet{};
   std::memcpy(packet.data(), &h, sizeof(h));
@@ -28,8 +28,7 @@ void tell_servers(Mailbox& messages, int workers, int servers, std::uint32_t wha
 }
 
 /// Tells the servers of the part that this worker makes. The rank of one that will not make it, or 0.
-template <class Mailbox>
-int ask_for_part(Mailbox& messages, int workers, int servers, const part_card& mine) {
+inline int ask_for_part(any_mailbox& messages, int workers, int servers, const part_card& mine) {
   std::vector<std::array<std::byte, first_packet_overhead>> answers(static_cast<std::size_t>(servers));
   for (int s = 0; s < servers; ++s)
     messages.receive(workers + s, stream_of_results, answers[static_cast<std::size_t>(s)],

@@ -20,6 +20,7 @@
 #include "../../reduction.hpp"
 #include "../call/call.hpp"
 #include "../call/stopwatch.hpp"
+#include "../carry/adapted.hpp"
 #include "cluster_parts.hpp"
 #include "server.hpp"
 
@@ -76,18 +77,18 @@ class server_loop {
   }
 
  private:
-  using transport_type = std::remove_reference_t<decltype(std::declval<Members&>().transport())>;
-  using mailbox_type = decltype(std::declval<transport_type&>().open());
+  using carrier = adapted<std::remove_reference_t<decltype(std::declval<Members&>().transport())>&>;
 
   // The cluster, or a part of it.
   struct group {
-    explicit group(Members* m) : members(m) {}
-    explicit group(std::unique_ptr<Members> m) : members(m.get()), own(std::move(m)) {}
+    explicit group(Members* m) : members(m), transport(m->transport()) {}
+    explicit group(std::unique_ptr<Members> m) : members(m.get()), own(std::move(m)), transport(members->transport()) {}
 
     Members* members;
     std::unique_ptr<Members> own;
+    carrier transport;
     std::unique_ptr<server_state> state = std::make_unique<server_state>();
-    std::optional<server_call<mailbox_type>> call;
+    std::optional<server_call> call;
     std::vector<part_card> cards;  // of its workers, who wait for the parts that they make
     std::uint64_t number = 0;      // the same on all servers
     bool deserted = false;
@@ -98,26 +99,18 @@ class server_loop {
   // The next call, unless there is one; false if that cannot be yet, for workers may take their time to open the communicator.
   bool begin(group& g) {
     if (g.call) return true;
-    auto& transport = g.members->transport();
-    if constexpr (requires { transport.is_open(); }) {
-      if (!transport.is_open()) return false;
-    }
-    const int workers = transport.size() - g.members->servers();
-    g.call.emplace(transport.open(), workers, g.members->servers(), transport.rank() - workers, transport.preferred_packet_bytes(),
-                   known_, *g.state);
+    if (!g.transport.is_open()) return false;
+    g.call.emplace(g.transport, g.members->servers(), known_, *g.state);
     return true;
   }
   // False if there is nothing to do at the moment.
   bool advance(group& g) {
-    auto& transport = g.members->transport();
     if (!g.cards.empty()) return false;  // its workers wait for their parts
     if (!begin(g)) return false;
     if (!g.call->done()) {
       if (g.call->progress()) return true;
       // Workers that ask are told that this server is there; which of them is missing it cannot know.
-      if constexpr (requires { transport.answer_roll(); }) {
-        if (transport.is_roll_called()) transport.answer_roll();
-      }
+      if (g.transport.is_roll_called()) g.transport.answer_roll();
       return false;
     }
     g.deserted = g.call->deserted();
@@ -168,11 +161,8 @@ class server_loop {
         bool told = false;
         return !attempt([&] { told = tell(*g, since); }) || told;
       });
-    for (const auto& g : groups_) {
-      if constexpr (requires { g->members->transport().mark_broken(why); }) {
-        if (g->own != nullptr) g->members->transport().mark_broken(why);
-      }
-    }
+    for (const auto& g : groups_)
+      if (g->own != nullptr) g->transport.mark_broken(why);
     for (const auto& g : groups_)
       if (g->call && !g->call->done())
         static_cast<void>(g->state.release());  // messages that were given up may still be written to it

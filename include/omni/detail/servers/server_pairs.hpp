@@ -46,8 +46,7 @@ class pair_folder {
   /// How large a packet must be, when rows are aligned so.
   [[nodiscard]] std::size_t least_bytes(std::size_t alignment) const { return layout(alignment).least(); }
 
-  template <class Mailbox>
-  bool fold(std::span<in_stream> arriving, out_stream& results, Mailbox& messages, const reductions::entry& how) {
+  bool fold(std::span<in_stream> arriving, out_stream& results, any_mailbox& messages, const reductions::entry& how) {
     bool moved = false;
     chunk_counts encodings;  // a server reports none
     const auto chunks = layout(how.alignment);

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "../../reduction.hpp"
+#include "../carry/any_mailbox.hpp"
 #include "../wire/slot_packet.hpp"
 #include "slot_owner.hpp"
 
@@ -22,8 +23,7 @@
 namespace omni::detail {
 
 /// Tells all ranks but this one that this one has failed in the mailbox's operation.
-template <class Mailbox>
-void tell_failure(Mailbox& messages, int peers, int self) {
+inline void tell_failure(any_datagrams& messages, int peers, int self) {
   constexpr int times = 24;
   std::array<std::byte, sizeof(slot_header)> room{};
   const auto bytes = slot_writer(room, {.call = messages.call(), .kind = slot_kind::abort}).close();
@@ -34,13 +34,14 @@ void tell_failure(Mailbox& messages, int peers, int self) {
   }
 }
 
-/// Serves calls until the last worker has left. `open()` gives the mailbox of the next; `most_bytes` becomes the most that buffers
-/// have taken.
+/// Serves calls until the last worker has left. `open(room)` gives the mailbox of the next; `most_bytes` becomes the most that
+/// buffers have taken.
 template <class Open>
 void serve_slots(const Open& open, int workers, int servers, int rank, const reductions& known, std::size_t& most_bytes) {
   std::optional<std::uint32_t> first;  // call of this cluster: there may have been others on the transport
   for (bool deserted = false; !deserted;) {
-    auto messages = open();
+    mailbox_room room;
+    any_datagrams& messages = open(room);
     if (!first) first = messages.call();
     slot_owner owner(workers, static_cast<std::size_t>(servers), static_cast<std::size_t>(rank - workers), rank, messages.call(),
                      &known);
@@ -69,8 +70,7 @@ void serve_slots(const Open& open, int workers, int servers, int rank, const red
 }
 
 /// Tells the servers that this worker will not call again, until every one has answered or must have heard.
-template <class Mailbox>
-void leave_slots(Mailbox& messages, int workers, int servers) {
+inline void leave_slots(any_datagrams& messages, int workers, int servers) {
   constexpr int times = 24;
   constexpr double patience = 5e-3;
   std::array<std::byte, sizeof(slot_header)> room{};

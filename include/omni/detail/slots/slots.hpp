@@ -20,11 +20,16 @@
 #include "../../error.hpp"
 #include "../../reduction.hpp"
 #include "../../report.hpp"
+#include "../../topology/automatic.hpp"
+#include "../../topology/colocated.hpp"
+#include "../../topology/dedicated.hpp"
+#include "../../topology/hierarchical.hpp"
+#include "../../topology/replicated.hpp"
 #include "../call/call.hpp"
 #include "../call/stopwatch.hpp"
+#include "../carry/any_transport.hpp"
 #include "../streams/call_failure.hpp"
 #include "../streams/stream_options.hpp"
-#include "../streams/streams.hpp"
 #include "slot_owner.hpp"
 #include "slot_server.hpp"
 #include "slot_worker.hpp"
@@ -40,14 +45,12 @@ inline int slots_wanted(int workers, std::size_t datagram_bytes) {
 }
 
 /// Bytes of the datagrams of a call.
-template <class Transport>
-std::size_t datagram_bytes(const call& c, const Transport& transport) {
+inline std::size_t datagram_bytes(const call& c, const any_transport& transport) {
   const auto most = transport.preferred_packet_bytes();
   return c.packet_bytes != 0 ? std::min(c.packet_bytes, most) : most;
 }
 /// What is wrong with a call over a transport that may lose messages: said before anything is sent.
-template <class Transport>
-void expect_slots(const call& c, const Transport& transport) {
+inline void expect_slots(const call& c, const any_transport& transport) {
   const auto n = c.size(), datagram = datagram_bytes(c, transport);
   if (c.blocks() != (n == 0 ? 0 : (n - 1) / std::max<std::size_t>(c.largest_block(), 1) + 1))
     throw usage("omni: where packets may be lost, tensors are cut into blocks of equal size (fixed_blocks)");
@@ -59,16 +62,11 @@ void expect_slots(const call& c, const Transport& transport) {
 }
 
 /// One allreduce over a transport that may lose messages: this rank's worker and, unless there are servers, the owner of its share.
-template <class Transport>
 class slot_engine {
-  using mailbox_type = decltype(std::declval<Transport&>().open());
-  static constexpr bool serves = requires(const Transport& t) { t.servers(); };
-
  public:
-  slot_engine(ownership /*shared or servers*/, std::string_view name, const stream_options& options, const call& c,
-              Transport& transport, mailbox_type mailbox)
-      : call_(c), rank_(transport.rank()), ranks_(transport.size()), messages_(std::move(mailbox)) {
-    if constexpr (serves) servers_ = transport.servers();
+  slot_engine(std::string_view name, const stream_options& options, const call& c, const any_transport& transport,
+              any_datagrams& messages)
+      : call_(c), rank_(transport.rank()), ranks_(transport.size()), servers_(transport.servers()), messages_(messages) {
     const auto datagram = datagram_bytes(c, transport);
     mine_ = c.sign(name, datagram, options.window > 0 ? std::min(options.window, most_slots) : slots_wanted(ranks_, datagram));
     const auto n = c.size(), block = c.largest_block();
@@ -213,9 +211,9 @@ class slot_engine {
   }
 
   const call& call_;  // of the collective, which outlives its engine
-  int rank_, ranks_, servers_ = 0;
-  std::size_t block_ = 0;  // elements of a block, as it is sent
-  mailbox_type messages_;
+  int rank_, ranks_, servers_;
+  std::size_t block_ = 0;    // elements of a block, as it is sent
+  any_datagrams& messages_;  // of the collective
   signature mine_;
   reductions known_;
   std::optional<slot_owner> owner_;
@@ -224,8 +222,32 @@ class slot_engine {
   stopwatch watch_;
 };
 
-/// The engine of a topology with owners: streams, or slots where packets may be lost.
-template <class Call, class Transport>
-using owner_engine = std::conditional_t<may_lose<Transport>, slot_engine<Transport>, stream_engine<Call, Transport>>;
+/// What a topology is where packets may be lost: slots, of all ranks or of dedicated servers. There is nothing to choose.
+template <class Topology>
+struct over_slots : Topology {
+  static_assert(!std::is_same_v<Topology, replicated>, "omni: replicated needs a transport that loses nothing; use colocated");
+  static constexpr bool known = std::is_same_v<Topology, automatic> || std::is_same_v<Topology, colocated> ||
+                                std::is_same_v<Topology, dedicated> || std::is_same_v<Topology, hierarchical<>>;
+  static_assert(known || std::is_same_v<Topology, replicated>,
+                "omni: where packets may be lost, the topology is automatic, colocated or dedicated");
+
+  static constexpr bool takes_groups = false;
+
+  struct engine : slot_engine {
+    engine(const over_slots& t, const call& c, const any_transport& transport, any_datagrams& messages)
+        : slot_engine(std::is_same_v<Topology, dedicated> ? dedicated::name : colocated::name, options_of(t), c, transport,
+                      messages) {}
+  };
+
+  static void expect(const call& c, const any_transport& transport) {
+    if (c.group() == nullptr) expect_slots(c, transport);
+  }
+
+ private:
+  static stream_options options_of(const Topology& t) {
+    if constexpr (std::is_same_v<Topology, colocated> || std::is_same_v<Topology, dedicated>) return {t.packet_bytes, t.window};
+    else return {};
+  }
+};
 
 }  // namespace omni::detail

@@ -15,13 +15,10 @@ namespace omni::detail {
 
 /// Finds the blocks of a call's input that have to be sent, in ascending order and a run at a time: what is found in a run is
 /// packed while the run is in the first cache.
-template <class Call>
 class block_scanner {
  public:
-  static constexpr bool comes_later = requires(const Call& c) { c.await(std::size_t{0}); };  // input not in memory from the start
-
   /// `call` is the engine's, which lives as long.
-  explicit block_scanner(const Call& call) : call_(&call), blocks_(call.blocks()) {}
+  explicit block_scanner(const call& call) : call_(&call), blocks_(call.blocks()) {}
 
   [[nodiscard]] std::size_t blocks() const { return blocks_; }
   /// Whether something was found that is not packed yet.
@@ -44,18 +41,14 @@ class block_scanner {
   }
 
   /// Whether the next run's input is there.
-  [[nodiscard]] bool available() const {
-    if constexpr (comes_later) return call_->available(scanned_);
-    else return true;
-  }
-  void await() const {
-    if constexpr (comes_later) call_->await(scanned_);
-  }
+  [[nodiscard]] bool available() const { return call_->elsewhere() == nullptr || call_->elsewhere()->available(scanned_); }
+  /// Waits for it. Precondition: the tensor lies elsewhere.
+  void await() const { call_->elsewhere()->await(scanned_); }
   /// Looks at the next run, and writes the identity into the output where there is nothing to send. How many blocks it found;
   /// `ahead` is memory kept from call to call. Preconditions: nothing found is unpacked; not all blocks have been looked at.
   std::size_t scan_run(std::vector<std::uint64_t>& ahead) {
     std::size_t n = 1;
-    if (!comes_later && !call_->gathers() && call_->loops().ahead_bytes != 0) {
+    if (call_->elsewhere() == nullptr && !call_->gathers() && call_->loops().ahead_bytes != 0) {
       n = take_from(ahead);
     } else if (call_->equal_blocks()) {
       const auto block = equal_block();
@@ -80,9 +73,7 @@ class block_scanner {
 
   // Of the n elements of the next run.
   [[nodiscard]] std::uint64_t marked(std::size_t n, std::size_t block) const {
-    if (n == 0) return 0;
-    if constexpr (comes_later) return call_->marks(scanned_, (n + block - 1) / block);
-    else return call_->mark_run(scanned_, n, block);
+    return n == 0 ? 0 : call_->mark_run(scanned_, n, block);
   }
   // Takes up to 64 blocks' marks from those that the detector has found in advance. How many.
   std::size_t take_from(std::vector<std::uint64_t>& marks) {
@@ -108,7 +99,7 @@ class block_scanner {
     }
   }
 
-  const Call* call_;
+  const call* call_;
   std::size_t blocks_;
   std::size_t scanned_ = 0;                      // blocks below have been looked at
   std::size_t run_first_ = 0;                    // of the run last looked at

@@ -20,22 +20,13 @@ struct comparison_state : stream_set {
 
 /// One packet to everybody that says with what this rank has called: the ranks find out whether they have called alike, and else
 /// who differs, and in what. N - 1 messages of a header and a signature each way.
-template <class Transport>
-class comparison_engine final : lent_state<comparison_state>, public stream_exchange<Transport> {
-  using base = stream_exchange<Transport>;
-  using base::messages_;
-  using base::report_;
-  using base::started_;
-  using base::watch_;
-
+class comparison_engine final : lent_state<comparison_state>, public stream_exchange {
  public:
-  using typename base::mailbox_type;
-
-  comparison_engine(const signature& mine, Transport& transport, mailbox_type mailbox)
-      : base(ownership::replicated, transport, std::move(mailbox), *s_) {
+  comparison_engine(const signature& mine, const any_transport& transport, any_mailbox& messages)
+      : stream_exchange(ownership::replicated, transport, messages, *s_) {
     // Who calls another topology begins with a packet that has more in it: there is room for any first packet.
-    base::size_packets({}, transport.preferred_packet_bytes(), 0, false);
-    base::mine_ = mine;
+    size_packets({}, transport.preferred_packet_bytes(), 0, false);
+    mine_ = mine;
   }
   comparison_engine(const comparison_engine&) = delete;
   comparison_engine(comparison_engine&&) = delete;
@@ -47,30 +38,30 @@ class comparison_engine final : lent_state<comparison_state>, public stream_exch
     s_.leak();
   }
 
-  void start() { base::open_streams(0, 0); }
+  void start() { open_streams(0, 0); }
   bool progress() override {
     watch_.lap();  // what the caller does in between is no exchange
-    for (auto& o : s_->contributions) o.close(messages_, base::stopping() ? packet_abort : 0U);
+    for (auto& o : s_->contributions) o.close(messages_, stopping() ? packet_abort : 0U);
     return took(messages_.poll());
   }
   void wait() {
     watch_.lap();
     took(messages_.wait());
   }
-  [[nodiscard]] bool done() const { return started_ && base::ended(true); }
+  [[nodiscard]] bool done() const { return started_ && ended(true); }
   void finish(report& r) const {
     r = report_;
     if (!started_) return;
     r.extra_bytes = s_->bytes();
-    base::count_bytes(r);
+    count_bytes(r);
   }
 
  private:
   void deliver(std::size_t /*none*/) override {}
   bool took(std::span<const completion> arrived) {
-    const bool moved = base::take(arrived);
+    const bool moved = take(arrived);
     report_.exchange_seconds += watch_.lap();
-    if (base::stopping() && done()) base::stop();
+    if (stopping() && done()) stop();
     return moved;
   }
 };

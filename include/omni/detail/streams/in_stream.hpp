@@ -64,11 +64,8 @@ class in_stream {
   [[nodiscard]] const packet_reader& first() const { return slots_[0].packet; }
 
   /// Gives back the packets that have been read, and posts receives for those to come.
-  template <class Mailbox>
-  void post(Mailbox& messages) {
-    if constexpr (requires { messages.release(peer_, stream_); }) {
-      for (; released_ < read_; ++released_) messages.release(peer_, stream_);
-    }
+  void post(any_mailbox& messages) {
+    for (; released_ < read_; ++released_) messages.release(peer_, stream_);
     for (; posted_ < known_ && posted_ - read_ < static_cast<std::uint32_t>(slots_.size()); ++posted_) {
       const auto at = index(posted_);
       slots_[at].arrived = false;

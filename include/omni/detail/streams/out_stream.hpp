@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "../carry/any_mailbox.hpp"
 #include "../wire/packet.hpp"
 
 namespace omni::detail {
@@ -70,8 +71,7 @@ class out_stream {
 
   /// Room for the elements of `blocks` blocks in consecutive rows, of `bytes` each, in a new packet if need be; nullptr while all
   /// packets are under way. `blocks` becomes the number of those that there is room for.
-  template <class Mailbox>
-  [[nodiscard]] std::byte* add(Mailbox& messages, std::uint64_t row, std::size_t bytes, std::size_t& blocks) {
+  [[nodiscard]] std::byte* add(any_mailbox& messages, std::uint64_t row, std::size_t bytes, std::size_t& blocks) {
     for (;;) {
       if ((current_ == none || slots_[current_].packet.blocks() == 0) && !begin()) return nullptr;
       auto& packet = slots_[current_].packet;
@@ -84,14 +84,12 @@ class out_stream {
       send(messages, row, 0, expected(row));
     }
   }
-  template <class Mailbox>
-  [[nodiscard]] std::byte* add(Mailbox& messages, std::uint64_t row, std::size_t bytes) {
+  [[nodiscard]] std::byte* add(any_mailbox& messages, std::uint64_t row, std::size_t bytes) {
     std::size_t one = 1;
     return add(messages, row, bytes, one);
   }
   /// How large a block in that row may be, in a new packet if there are not `least` bytes left; 0 while all packets are under way.
-  template <class Mailbox>
-  [[nodiscard]] std::size_t room(Mailbox& messages, std::uint64_t row, std::size_t least) {
+  [[nodiscard]] std::size_t room(any_mailbox& messages, std::uint64_t row, std::size_t least) {
     for (;;) {
       if ((current_ == none || slots_[current_].packet.blocks() == 0) && !begin()) return 0;
       const auto& packet = slots_[current_].packet;
@@ -103,15 +101,13 @@ class out_stream {
   /// Where fewer rows than the stream covers will have blocks: about so many.
   void expect(std::uint64_t rows) { likely_ = rows; }
   /// Sends what there is, to say that the stream covers all rows below `covers`.
-  template <class Mailbox>
-  bool flush(Mailbox& messages, std::uint64_t covers) {
+  bool flush(any_mailbox& messages, std::uint64_t covers) {
     if (closed_ || in_flight_ == limits_.window || (current_ == none && !begin())) return false;
     send(messages, covers, 0, 0);
     return true;
   }
   /// Ends the stream; false if it has to be called again, when a packet has come back.
-  template <class Mailbox>
-  bool close(Mailbox& messages, std::uint32_t flags = 0) {
+  bool close(any_mailbox& messages, std::uint32_t flags = 0) {
     while (!closed_) {
       if (in_flight_ == limits_.window || (current_ == none && !begin())) return false;
       if (number_ + 1 < promised_) {
@@ -163,8 +159,7 @@ class out_stream {
     const auto left = (std::uint64_t{number_} + 1) * rows / (2 * std::max<std::uint64_t>(covers, 1));
     return static_cast<std::uint32_t>(std::min<std::uint64_t>(left, static_cast<std::uint64_t>(limits_.window)));
   }
-  template <class Mailbox>
-  void send(Mailbox& messages, std::uint64_t covers, std::uint32_t flags, std::uint32_t more) {
+  void send(any_mailbox& messages, std::uint64_t covers, std::uint32_t flags, std::uint32_t more) {
     const bool last = (flags & packet_last) != 0;
     ++number_;
     if (!last) promised_ = std::max({promised_, number_ + 1, number_ + more});

@@ -12,8 +12,9 @@
 #include "../../deadline.hpp"
 #include "../../error.hpp"
 #include "../../report.hpp"
-#include "../call/call.hpp"
 #include "../call/stopwatch.hpp"
+#include "../carry/any_transport.hpp"
+#include "../shared/window.hpp"
 #include "../wire/packet.hpp"
 #include "call_failure.hpp"
 #include "in_stream.hpp"
@@ -35,18 +36,13 @@ enum class ownership {
 /// What the engines of owner streams have in common, whatever the packets hold: the streams between this rank and the owners, the
 /// comparison of what all ranks have called with, and the end of a call that cannot go on. An engine
 /// keeps its streams in a state of its own, a stream_set and more.
-template <class Transport>
 class stream_exchange {
  public:
-  using mailbox_type = decltype(std::declval<Transport&>().open());
-
   stream_exchange(const stream_exchange&) = delete;
   stream_exchange(stream_exchange&&) = delete;
   stream_exchange& operator=(const stream_exchange&) = delete;
   stream_exchange& operator=(stream_exchange&&) = delete;
 
-  /// For an engine that goes on where this one ends: a rank opens one mailbox for a call, whatever the topology.
-  [[nodiscard]] mailbox_type& messages() { return messages_; }
   /// Does what can be done without waiting; true if anything was.
   virtual bool progress() = 0;
   /// There is no time left to tell others of an error: they hear of it if they are quick. True: of an engine that can hurry.
@@ -56,17 +52,15 @@ class stream_exchange {
   }
 
  protected:
-  static constexpr bool shareable = requires(mailbox_type & m) { m.enter(); };
-  static constexpr bool serves = requires(const Transport& t) { t.servers(); };
-
   /// @param streams the engine's, which lives as long.
-  stream_exchange(ownership who, const Transport& transport, mailbox_type mailbox, stream_set& streams)
+  stream_exchange(ownership who, const any_transport& transport, any_mailbox& messages, stream_set& streams)
       : rank_(transport.rank()),
         ranks_(transport.size()),
-        servers_(who == ownership::servers ? servers_of(transport) : 0),
+        servers_(who == ownership::servers ? transport.servers() : 0),
         replicated_(who == ownership::replicated),
         kept_(who == ownership::kept),
-        messages_(std::move(mailbox)),
+        window_(transport.shared_window()),
+        messages_(messages),
         streams_(&streams) {}
   ~stream_exchange() = default;
 
@@ -86,22 +80,17 @@ class stream_exchange {
   void size_packets(const stream_options& options, std::size_t preferred, std::size_t largest_block_bytes, bool may_share,
                     std::size_t anywhere = 0) {
     limits_ = options.limits(ranks_ + servers_, preferred, largest_block_bytes);
-    if constexpr (shareable) {
-      if (!may_share) return;
-      const auto fitting = [&](std::size_t block_bytes) {
-        return options.limits_within(mailbox_type::packet_room, owners(), mailbox_type::in_flight, block_bytes,
-                                     messages_.how_to_store());
-      };
-      const auto within = fitting(largest_block_bytes);
-      shares_ = within.has_value() && fitting(std::max(anywhere, largest_block_bytes)).has_value();
-      if (shares_) limits_ = *within;
-    }
+    if (!may_share || window_ == nullptr) return;
+    const auto fitting = [&](std::size_t block_bytes) {
+      return options.limits_within(shared_packets::most_bytes, owners(), shared_packets::in_flight, block_bytes,
+                                   window_->how_to_store());
+    };
+    const auto within = fitting(largest_block_bytes);
+    shares_ = within.has_value() && fitting(std::max(anywhere, largest_block_bytes)).has_value();
+    if (shares_) limits_ = *within;
   }
   /// False while another call has the memory that calls share.
-  bool enter() {
-    if constexpr (shareable) return !shares_ || messages_.enter();
-    else return true;
-  }
+  bool enter() { return !shares_ || messages_.enter(); }
   /// Opens all streams, and posts the first receives.
   void open_streams(std::uint64_t rows, std::uint64_t result_rows) {
     started_ = true;  // from the first message on there is something to abandon
@@ -118,8 +107,7 @@ class stream_exchange {
     s.returning.resize(gets_results() ? peers : 0);
     const auto call = messages_.call();
     const auto all = std::span<const int>(s.peers);
-    if constexpr (requires { messages_.reserve(peers); })
-      messages_.reserve((gets_results() ? 2 : 1) * peers * (2 * static_cast<std::size_t>(limits_.window) + 1));
+    messages_.reserve((gets_results() ? 2 : 1) * peers * (2 * static_cast<std::size_t>(limits_.window) + 1));
     for (std::size_t i = 0; i < s.contributions.size(); ++i) {
       s.contributions[i].open(stream_of_contributions, stream_token::make(stream_of_contributions, false, i),
                               replicated_ ? all : all.subspan(i, 1), limits_, rows, call, mine_, take);
@@ -235,9 +223,7 @@ class stream_exchange {
   void count_bytes(report& r) const {
     streams_->count_bytes(r);
     if (returns_results()) r.bytes_sent += streams_->results.bytes_sent();
-    if constexpr (shareable) {
-      if (shares_) r.extra_bytes += mailbox_type::packet_room;
-    }
+    if (shares_) r.extra_bytes += shared_packets::most_bytes;
   }
 
   int rank_, ranks_;
@@ -247,21 +233,15 @@ class stream_exchange {
   bool started_ = false;
   packet_limits limits_;
   signature mine_;
-  mailbox_type messages_;
+  const window* window_;
+  any_mailbox& messages_;  // of the collective
   stream_set* streams_;
   report report_;
   stopwatch watch_;
 
  private:
-  static int servers_of(const Transport& transport) {
-    if constexpr (serves) return transport.servers();
-    else return 0;
-  }
   [[nodiscard]] std::span<std::byte> room(std::size_t bytes) {
-    if constexpr (shareable) {
-      if (shares_) return messages_.room(bytes);
-    }
-    return streams_->buffers.take(bytes);
+    return shares_ ? messages_.room(bytes) : streams_->buffers.take(bytes);
   }
 
   // Compares the caller's arguments with this rank's.

@@ -29,36 +29,18 @@ namespace omni::detail {
 ///
 /// No rank waits in a cycle: a rank that cannot scan on tells every idle owner how far it has come, so the owner that holds up the
 /// rank which is furthest behind can always fold.
-template <class Call, class Transport>
-class stream_engine : lent_state<stream_state>, public stream_exchange<Transport> {
-  using base = stream_exchange<Transport>;
-  using scanner = block_scanner<Call>;
-  using base::limits_;
-  using base::messages_;
-  using base::mine_;
-  using base::rank_;
-  using base::ranks_;
-  using base::replicated_;
-  using base::report_;
-  using base::served;
-  using base::shares_;
-  using base::started_;
-  using base::stopping;
-  using base::watch_;
-
+class stream_engine : lent_state<stream_state>, public stream_exchange {
  public:
-  using typename base::mailbox_type;
-
-  stream_engine(ownership who, std::string_view name, const stream_options& options, const Call& call, Transport& transport,
-                mailbox_type mailbox)
-      : base(who, transport, std::move(mailbox), *s_),
+  stream_engine(ownership who, std::string_view name, const stream_options& options, const call& call,
+                const any_transport& transport, any_mailbox& messages)
+      : stream_exchange(who, transport, messages, *s_),
         call_(call),
         scan_(call_),
         element_(call.element_bytes()),
-        map_(map_of(call_, base::owners())),
+        map_(map_of(call_, owners())),
         scanned_(map_),
         rows_(map_.rows()) {
-    base::size_packets(options, transport.preferred_packet_bytes(), call.largest_block() * element_, call.shares);
+    size_packets(options, transport.preferred_packet_bytes(), call.largest_block() * element_, call.shares);
     mine_ = call.sign(name, limits_.packet_bytes, limits_.window);
     report_.topology = name;
   }
@@ -74,7 +56,7 @@ class stream_engine : lent_state<stream_state>, public stream_exchange<Transport
 
   /// Posts the first receives, or waits for its turn with the memory that calls share.
   void start() {
-    if (base::enter()) open();
+    if (enter()) open();
   }
   /// Scans, folds, sends and receives as far as nothing has to be waited for. True if anything moved.
   bool progress() override {
@@ -91,49 +73,47 @@ class stream_engine : lent_state<stream_state>, public stream_exchange<Transport
       report_.fold_seconds += watch_.lap();
     }
     flush();
-    if (base::take(messages_.poll())) moved = true;
+    if (take(messages_.poll())) moved = true;
     report_.exchange_seconds += watch_.lap();
-    if (stopping() && done()) base::stop();
+    if (stopping() && done()) stop();
     return moved;
   }
   /// Blocks until a message has come or gone.
   void wait() {
     if (!started_) return std::this_thread::yield();
     watch_.lap();
-    if constexpr (scanner::comes_later) {
-      if (!stopping() && !scan_.has_found() && !scan_.finished()) {
-        scan_.await();
-        report_.detect_seconds += watch_.lap();
-        return;
-      }
+    if (call_.elsewhere() != nullptr && !stopping() && !scan_.has_found() && !scan_.finished()) {
+      scan_.await();
+      report_.detect_seconds += watch_.lap();
+      return;
     }
-    base::take(messages_.wait());
+    take(messages_.wait());
     report_.exchange_seconds += watch_.lap();
-    if (stopping() && done()) base::stop();
+    if (stopping() && done()) stop();
   }
-  [[nodiscard]] bool done() const { return started_ && base::ended(folded_ == rows_); }
+  [[nodiscard]] bool done() const { return started_ && ended(folded_ == rows_); }
   void give_up() noexcept {
-    if (started_ && !done()) base::tell_others();
+    if (started_ && !done()) tell_others();
   }
   void finish(report& r) const {
     r = report_;
     r.blocks_total = scan_.blocks();
     if (!started_) return;
     r.extra_bytes = s_->bytes();
-    base::count_bytes(r);
+    count_bytes(r);
   }
 
  private:
   // Runs to scan before the others have their turn: asking MPI costs microseconds, the memory that ranks share next to nothing.
   static constexpr int runs_per_burst = 16, runs_per_burst_shared = 8;
 
-  static stripes map_of(const Call& call, std::size_t owners) {
+  static stripes map_of(const call& call, std::size_t owners) {
     if (const auto* const given = call.map()) return *given;  // not all ranks need own something
     return {call.blocks(), owners, stripe_blocks(call.element_bytes(), call.largest_block())};
   }
   void open() {
     call_.prepare();
-    base::open_streams(rows_, rows_);
+    open_streams(rows_, rows_);
     s_->own.open(rows_);
     s_->sources.clear();
   }
@@ -184,7 +164,7 @@ class stream_engine : lent_state<stream_state>, public stream_exchange<Transport
     return n;
   }
   [[nodiscard]] std::size_t peer_index(std::size_t owner) const {
-    const auto n = base::owners();
+    const auto n = owners();
     const auto distance = (owner + n - static_cast<std::size_t>(rank_) % n) % n;
     return served() ? distance : distance - 1;
   }
@@ -250,7 +230,7 @@ class stream_engine : lent_state<stream_state>, public stream_exchange<Transport
       auto more = call_.together(block, map_.together(row + done, n - done));
       auto size = call_.range(block, more).size;
       std::byte* to = nullptr;
-      if (base::returns_results()) {
+      if (returns_results()) {
         const auto first = call_.range(block).size;
         if (!call_.equal_blocks() || size != first * more) more = 1;  // the last block is shorter
         to = s_->results.add(messages_, row + done, first * element_, more);
@@ -282,7 +262,7 @@ class stream_engine : lent_state<stream_state>, public stream_exchange<Transport
     const auto add = [&](std::size_t i) {
       if (s.arriving[i].next_row() == row) s.sources.push_back(s.arriving[i].elements(skip + n * element_) + skip);
     };
-    base::in_rank_order(add, [&] {
+    in_rank_order(add, [&] {
       if (s.own.at(row)) s.sources.push_back(call_.input(block));
     });
     call_.fold(s.sources, s.sources.size() < static_cast<std::size_t>(ranks_), to, n);
@@ -301,18 +281,18 @@ class stream_engine : lent_state<stream_state>, public stream_exchange<Transport
       for (std::size_t i = 0; i < s.contributions.size(); ++i) {
         auto& o = s.contributions[i];
         if (!o.idle() || !(o.worthwhile() || stalled_)) continue;
-        const auto rows = scanned_rows(base::owner_of(s.peers[i]));
+        const auto rows = scanned_rows(owner_of(s.peers[i]));
         if (o.worthwhile() || o.covered() < rows) o.flush(messages_, rows);
       }
     }
-    if (!base::returns_results()) return;
-    if (folded_ == rows_ && base::met_all()) s.results.close(messages_);
+    if (!returns_results()) return;
+    if (folded_ == rows_ && met_all()) s.results.close(messages_);
     else if (s.results.idle() && s.results.worthwhile()) s.results.flush(messages_, folded_);
   }
 
   void deliver(std::size_t index) override {
     auto& stream = s_->returning[index];
-    deliver(stream, base::owner_of(stream.peer()));
+    deliver(stream, owner_of(stream.peer()));
   }
   void deliver(in_stream& stream, std::size_t owner) {
     while (stream.next_row() != in_stream::no_row) {
@@ -328,8 +308,8 @@ class stream_engine : lent_state<stream_state>, public stream_exchange<Transport
     }
   }
 
-  const Call& call_;  // of the collective, which outlives its engine
-  scanner scan_;
+  const call& call_;  // of the collective, which outlives its engine
+  block_scanner scan_;
   std::size_t element_;  // bytes
   stripes map_;
   stripe_cursor scanned_;

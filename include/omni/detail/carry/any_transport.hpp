@@ -1,0 +1,94 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "../../calibration.hpp"
+#include "../call/environment.hpp"
+#include "../call/interface.hpp"
+#include "any_mailbox.hpp"
+
+namespace omni::detail {
+
+class window;
+struct transport_levels;
+
+/// What ranks talk over, whatever type the caller gave: the concept `message_transport` or `datagram_transport`, and what a
+/// transport may offer beside (omni/concepts.hpp). Made for one call; what is not offered has a default here.
+class any_transport : public interface {
+ public:
+  [[nodiscard]] virtual int rank() const = 0;
+  [[nodiscard]] virtual int size() const = 0;
+  /// The message, or the datagram, that travels best.
+  [[nodiscard]] virtual std::size_t preferred_packet_bytes() const = 0;
+  /// Starts an operation. The first where nothing is lost, the second where packets may be.
+  virtual any_mailbox& open(mailbox_room& room) = 0;
+  virtual any_datagrams& open_datagrams(mailbox_room& room) = 0;
+  /// The same for all that is under way between the same ranks.
+  [[nodiscard]] virtual const void* identity() const = 0;
+  /// What an operation needs that may outlive the transport.
+  [[nodiscard]] virtual std::shared_ptr<const void> keep_alive() const { return nullptr; }
+  /// Ranks beside those that call, which fold for them.
+  [[nodiscard]] virtual int servers() const { return 0; }
+
+  // ---- the order of operations
+  [[nodiscard]] virtual std::uint32_t queue() { return 0; }
+  [[nodiscard]] virtual bool may_start(std::uint32_t /*ticket*/) { return true; }
+  virtual void has_started() {}
+  virtual void give_up_turn(std::uint32_t /*ticket*/) {}
+  [[nodiscard]] virtual bool nothing_queued() { return true; }
+  [[nodiscard]] virtual bool is_open() { return true; }
+
+  // ---- after errors
+  virtual void mark_broken(const std::string& /*why*/) {}
+  [[nodiscard]] virtual bool is_usable() const { return true; }
+  virtual void expect_usable() const {}
+  [[nodiscard]] virtual bool is_roll_called() { return false; }
+  virtual void answer_roll() {}
+  [[nodiscard]] virtual std::optional<std::vector<int>> call_roll(std::chrono::nanoseconds /*time*/) { return std::nullopt; }
+
+  // ---- what is the same on all ranks, once the transport is open
+  /// Whether the ranks agree on every call before it starts.
+  [[nodiscard]] virtual bool agrees_first() const { return false; }
+  [[nodiscard]] virtual std::chrono::nanoseconds agreed_limit() const { return environment_limit(); }
+  [[nodiscard]] virtual preset agreed_topology() const { return environment_topology(); }
+  [[nodiscard]] virtual bool checks_calls() const { return false; }
+  /// Memory that all ranks share, or nullptr.
+  [[nodiscard]] virtual window* shared_window() const { return nullptr; }
+  [[nodiscard]] virtual bool one_host() const { return true; }
+  [[nodiscard]] virtual int ranks_of_a_host() const { return 1; }
+  [[nodiscard]] virtual calibration measured() const { return {}; }
+  /// Whether messages may lie in a device's memory; whether ranks are threads.
+  [[nodiscard]] virtual bool takes_device_memory() const { return false; }
+  [[nodiscard]] virtual bool one_process() const { return false; }
+
+  // ---- two levels: so many consecutive ranks, or those of a host (0)
+  [[nodiscard]] virtual bool has_levels(int /*group*/, bool /*may_block*/) const { return false; }
+  [[nodiscard]] virtual transport_levels levels(int group) = 0;
+
+  // ---- a dense allreduce of its own: `how` is the native of a call, elements have so many bytes
+  virtual void allreduce(std::span<const std::byte> /*in*/, std::span<std::byte> /*out*/, std::size_t /*element*/,
+                         const void* /*how*/) {}
+  /// One at a time.
+  virtual void begin_allreduce(std::span<const std::byte> /*in*/, std::span<std::byte> /*out*/, std::size_t /*element*/,
+                               const void* /*how*/) {}
+  [[nodiscard]] virtual bool test_allreduce() { return true; }
+  virtual void wait_allreduce() {}
+};
+
+/// This rank's group of ranks, and those of its kind in other groups.
+struct transport_levels {
+  std::span<const int> inner_ranks, outer_ranks;
+  int part = 0, parts = 1;
+  std::shared_ptr<any_transport> inner, outer;  ///< outer: where part < parts
+};
+
+}  // namespace omni::detail
