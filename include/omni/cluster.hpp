@@ -15,7 +15,7 @@
 
 #include "allreduce.hpp"
 #include "detail/carry/adapted.hpp"
-#include "detail/carry/agreed.hpp"
+#include "detail/carry/settle.hpp"
 #include "detail/servers/cluster_parts.hpp"
 #include "detail/servers/plain_members.hpp"
 #include "detail/servers/server_control.hpp"

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include "detail/run/measure.hpp"
 #include "detail/run/run.hpp"
 #if __has_include(<mpi.h>)
 #include "detail/run/mpi_calls.hpp"

@@ -3,11 +3,7 @@
 #pragma once
 
 #include <chrono>
-#include <thread>
 
-#include "../../deadline.hpp"
-#include "../../error.hpp"
-#include "../../request.hpp"
 #include "../call/call.hpp"
 #include "../call/selection_context.hpp"
 #include "../shared/window.hpp"
@@ -40,22 +36,6 @@ inline selection_context context_of(const any_transport& transport) {
 /// Whether a call may run in two levels: so many consecutive ranks, or those of a host.
 inline bool has_levels(const call& c, const any_transport& transport, int group) {
   return c.group() == nullptr && c.loops().two_levels && transport.has_levels(group, c.blocking);
-}
-
-/// Drives what is under way until an operation can begin at once. No precondition.
-template <class Transport>
-void settle_queue(Transport& transport, std::chrono::nanoseconds limit = environment_limit()) {
-  for (patience left(limit); !transport.nothing_queued();) {
-    if (operation_base::progress_all()) {
-      left.renew();
-      continue;
-    }
-    std::this_thread::yield();
-    if (!left.limited() || !left.spent()) continue;
-    const auto late = [&] { return timeout(transport.rank(), left.seconds(), opening_stage, "", {}); };
-    transport.mark_broken(late().what());
-    throw late();
-  }
 }
 
 }  // namespace omni::detail

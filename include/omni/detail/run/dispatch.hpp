@@ -12,6 +12,7 @@
 #include "../../request.hpp"
 #include "../../topology/automatic.hpp"
 #include "../../topology/colocated.hpp"
+#include "../../topology/dedicated.hpp"
 #include "../../topology/hierarchical.hpp"
 #include "../../topology/replicated.hpp"
 #include "../../topology/ring.hpp"
@@ -34,13 +35,13 @@ concept is_communicator = requires(const Comm& comm) {
 };
 
 /// Whether the engines can be seen: they are not where a program is linked with omni::compiled, which has those of the library's
-/// own topologies over MPI.
+/// own topologies.
 template <class Topology>
 struct engines;
 template <class Topology>
 inline constexpr bool is_compiled =
     std::is_same_v<Topology, automatic> || std::is_same_v<Topology, colocated> || std::is_same_v<Topology, replicated> ||
-    std::is_same_v<Topology, ring> || std::is_same_v<Topology, hierarchical<>>;
+    std::is_same_v<Topology, ring> || std::is_same_v<Topology, hierarchical<>> || std::is_same_v<Topology, dedicated>;
 template <class Topology>
 inline constexpr bool sees_engines = requires {
   sizeof(engines<Topology>);
@@ -73,8 +74,13 @@ consteval bool is_place() {
                 "omni: the first argument is neither a communicator (MPI_Comm, boost::mpi::communicator; is mpi.h found?) nor a "
                 "transport");
   static_assert(!transports || !std::is_const_v<Comm>, "omni: a transport is changed by sending; it must not be const");
-  static_assert(!known || sees_engines<Topology> || (!transports && is_compiled<Topology>),
-                "omni: with omni::compiled, a topology or a transport of your own needs #include <omni/engines.hpp>");
+  constexpr bool loses = [] {
+    if constexpr (transports) return may_lose<plain>;
+    else return false;
+  }();
+  static_assert(!known || sees_engines<Topology> || (is_compiled<Topology> && !loses),
+                "omni: with omni::compiled, a topology of your own or a transport that may lose packets needs #include "
+                "<omni/engines.hpp>");
   return known && !(transports && std::is_const_v<Comm>);
 }
 template <class Comm, class Call, class Topology>

@@ -11,8 +11,9 @@
 #include "../../deadline.hpp"
 #include "../call/stopwatch.hpp"
 #include "../carry/adapted.hpp"
-#include "../carry/agreed.hpp"
+#include "../carry/settle.hpp"
 #include "dispatch.hpp"
+#include "there.hpp"
 
 // What is measured of a communicator, and what a plan readies.
 

@@ -13,8 +13,8 @@
 #include "../call/call.hpp"
 #include "../call/stopwatch.hpp"
 #include "../call/topology_state.hpp"
-#include "../carry/adapted.hpp"
-#include "../carry/agreed.hpp"
+#include "../carry/any_transport.hpp"
+#include "../carry/settle.hpp"
 #include "../choice/automatic_engine.hpp"
 #include "../choice/levels_or_streams.hpp"
 #include "../choice/owner_engines.hpp"
@@ -22,8 +22,7 @@
 #include "argument_checks.hpp"
 #include "bypass.hpp"
 #include "collective_by.hpp"
-#include "dispatch.hpp"
-#include "measure.hpp"
+#include "there.hpp"
 
 // Runs a call over a transport: MPI's own allreduce, or the state machine.
 
@@ -48,13 +47,6 @@ decltype(auto) transport_of(Comm& comm) {
       return transport_over<std::remove_const_t<decltype(handle)>>::view(handle);
     }
   }
-}
-
-/// Notes how a transport itself reduces what the call does, if it does.
-template <class Transport, class Call>
-void note_native_over(Call& c) {
-  if constexpr (has_own_allreduce<Transport> && !Call::is_group)
-    c.native = Transport::template reduction_of<typename Call::value_type, typename Call::operation_type>();
 }
 
 /// What MPI did for a call.
@@ -134,76 +126,6 @@ request start_whole(std::shared_ptr<any_transport> transport, const call& c, con
   auto op = make_operation(std::move(transport), started, topology);
   op->progress();
   return request(std::move(op));
-}
-
-/// A topology as it is over such a transport.
-template <class Transport, class Topology>
-auto topology_over(const Topology& t) {
-  if constexpr (may_lose<Transport>) return over_slots<Topology>{t};
-  else return t;
-}
-/// Runs a call by f(transport, call, topology). On a cluster, servers fold unless another topology is asked for, and those are for
-/// the workers alone.
-template <class Transport, class Call, class Topology, class F>
-auto on_ranks(Transport& transport, Call& call, const Topology& topology, const F& f) {
-  constexpr bool dedicates = std::is_same_v<Topology, dedicated>;
-  if constexpr (requires { transport.servers(); }) {
-    if (transport.servers() == 0) {
-      if constexpr (dedicates) {
-        choose_topology(call, automatic{});
-        return f(transport.among_workers(), call, automatic{});
-      } else {
-        return f(transport.among_workers(), call, topology);
-      }
-    }
-    if constexpr (!dedicates && !std::is_same_v<Topology, automatic>) {
-      return f(transport.among_workers(), call, topology);
-    } else {
-      expect_served(transport, call);
-      call.topology = dedicated::name;
-      call.options = 0;
-      if constexpr (dedicates) return f(transport, call, topology);
-      else return f(transport, call, dedicated{});
-    }
-  } else if constexpr (dedicates) {
-    static_cast<void>(f);
-    throw usage("omni: a plain communicator has no dedicated servers; make an omni::cluster of it");
-    return f(transport, call, automatic{});
-  } else {
-    return f(transport, call, topology);
-  }
-}
-
-/// Runs, or starts, a call on a transport of the caller's, or on a view.
-template <class Transport, class Topology>
-report run_there(Transport&& transport, const call& c, const Topology& topology) {
-  using plain = std::remove_reference_t<Transport>;
-  adapted<plain&> there(transport);
-  return run_whole(there, c, topology_over<plain>(topology));
-}
-template <class Transport, class Topology>
-request start_there(Transport&& transport, const call& c, const Topology& topology) {
-  auto there = std::make_shared<adapted<Transport>>(std::forward<Transport>(transport));  // keeps a view, refers to what has a name
-  return start_whole(std::move(there), c, topology_over<std::remove_reference_t<Transport>>(topology));
-}
-
-template <class Transport, class Call, class Topology>
-report run_over(Transport& transport, Call& c, const Topology& topology) {
-  return on_ranks(transport, c, topology, [](auto&& among, auto& call, const auto& t) {
-    note_native_over<std::remove_reference_t<decltype(among)>>(call);
-    return run_there(std::forward<decltype(among)>(among), call, t);
-  });
-}
-template <class Transport, class Call, class Topology>
-request start_over(Transport& transport, Call& c, const Topology& topology) {
-  return on_ranks(transport, c, topology, [](auto&& among, auto& call, const auto& t) {
-    using plain = std::remove_reference_t<decltype(among)>;
-    using topology_type = decltype(topology_over<plain>(t));
-    static_assert(!Call::is_group || takes_groups<topology_type>,
-                  "omni: this topology takes a group's tensors one after the other, which iallreduce cannot; start one for each");
-    note_native_over<plain>(call);
-    return start_there(std::forward<decltype(among)>(among), call, t);
-  });
 }
 
 }  // namespace omni::detail
