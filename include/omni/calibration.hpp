@@ -6,7 +6,7 @@
 #include <bit>
 #include <cmath>
 #include <cstddef>
-#include <ostream>
+#include <iosfwd>
 
 namespace omni {
 
@@ -27,7 +27,8 @@ struct calibration {
   /// sent at once.
   [[nodiscard]] bool has_fast_link() const { return known() && link_rate >= fast_link; }
   friend bool operator==(const calibration&, const calibration&) = default;
-  friend std::ostream& operator<<(std::ostream& os, const calibration& c) {
+  template <class Traits>  // so that only who prints it needs <ostream>
+  friend std::basic_ostream<char, Traits>& operator<<(std::basic_ostream<char, Traits>& os, const calibration& c) {
     os << "latency " << c.latency * 1e6 << " us, link " << c.link_rate / 1e6 << " MB/s, scan " << c.scan_rate / 1e6 << " MB/s";
     if (c.small_bytes > 0) os << ", unasked " << c.small_bytes << " bytes";
     if (c.mpi_rate > 0) os << ", MPI's allreduce " << c.mpi_rate / 1e6 << " MB/s";

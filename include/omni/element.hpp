@@ -3,7 +3,6 @@
 #pragma once
 
 #include <bit>
-#include <complex>
 #include <concepts>
 #include <cstdint>
 #include <cstring>
@@ -89,11 +88,6 @@ struct bfloat16 {
 namespace detail {
 
 template <class T>
-inline constexpr bool is_complex = false;
-template <class T>
-inline constexpr bool is_complex<std::complex<T>> = true;
-
-template <class T>
 inline constexpr bool is_small_float = std::is_same_v<T, half> || std::is_same_v<T, bfloat16>;
 
 /// The type in which the library's operations fold elements of type T.
@@ -115,6 +109,29 @@ constexpr std::string_view spelled() {
   return s;
 }
 
+/// Whether T is a template of the standard library's of that name. By its spelling, so that nobody pays for <complex> and
+/// <functional> who does not use them.
+template <class T>
+constexpr bool is_standard(std::string_view name) {
+  constexpr auto s = spelled<T>();
+  const auto at = s.find(name);
+  return s.starts_with("std::") && at != std::string_view::npos && s.substr(at - 2, 2) == "::" && s[at + name.size()] == '<';
+}
+
+template <class T>
+struct complex_of {
+  using real = void;
+};
+template <template <class> class Complex, class T>
+requires std::is_floating_point_v<T> &&(is_standard<Complex<T>>("complex")) struct complex_of<Complex<T>> {
+  using real = T;
+};
+/// The type of the two parts of a std::complex; void of all other types.
+template <class T>
+using real_of = typename complex_of<T>::real;
+template <class T>
+inline constexpr bool is_complex = !std::is_void_v<real_of<T>>;
+
 /// A name for T that is the same with every compiler for the built-in types.
 template <class T>
 constexpr std::string_view type_name() {
@@ -131,9 +148,9 @@ constexpr std::string_view type_name() {
   else if constexpr (std::is_same_v<T, long double>) return "long double";
   else if constexpr (std::is_same_v<T, half>) return "half";
   else if constexpr (std::is_same_v<T, bfloat16>) return "bfloat16";
-  else if constexpr (std::is_same_v<T, std::complex<float>>) return "complex<float>";
-  else if constexpr (std::is_same_v<T, std::complex<double>>) return "complex<double>";
-  else if constexpr (std::is_same_v<T, std::complex<long double>>) return "complex<long double>";
+  else if constexpr (std::is_same_v<real_of<T>, float>) return "complex<float>";
+  else if constexpr (std::is_same_v<real_of<T>, double>) return "complex<double>";
+  else if constexpr (std::is_same_v<real_of<T>, long double>) return "complex<long double>";
   else return spelled<T>();
 }
 

@@ -3,10 +3,11 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
+#include <array>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -43,9 +44,23 @@ class text {
       return n < 0 ? (*this << "-").digits(0 - static_cast<std::uint64_t>(n)) : digits(static_cast<std::uint64_t>(n));
     else return digits(n);
   }
+  /// As a stream of the classic locale writes it.
+  [[gnu::noinline]] text& operator<<(double x) { return number("%g", x); }
+  /// A number with three digits behind the point.
+  struct fixed {
+    double x;
+  };
+  [[gnu::noinline]] text& operator<<(fixed f) { return number("%.3f", f.x); }
   operator const std::string&() const { return said_; }  // NOLINT(google-explicit-constructor): it is one
 
  private:
+  text& number(const char* how, double x) {
+    std::array<char, 350> digits{};                                      // of the largest double
+    const auto n = std::snprintf(digits.data(), digits.size(), how, x);  // NOLINT(cppcoreguidelines-pro-type-vararg)
+    std::string written(digits.data(), static_cast<std::size_t>(std::max(n, 0)));
+    std::replace(written.begin(), written.end(), ',', '.');  // the program's locale may write it so
+    return *this << written;
+  }
   [[gnu::noinline]] text& digits(std::uint64_t n) {
     said_ += std::to_string(n);
     return *this;
@@ -64,7 +79,7 @@ class refused_call : public usage {
 /// beyond what an out-of-place call may already have set to the identity.
 class mismatch : public error {
  public:
-  mismatch(int this_rank, std::string here, int other_rank, std::string there, std::string field)
+  [[gnu::cold]] mismatch(int this_rank, std::string here, int other_rank, std::string there, std::string field)
       : error(detail::text() << "omni: ranks disagree about the " << field << ": rank " << this_rank << " called with " << here
                              << ", rank " << other_rank << " with " << there),
         rank_(other_rank),
@@ -87,7 +102,7 @@ class mismatch : public error {
 /// A wait took longer than its deadline (deadline.hpp). The communicator is unusable for omni afterwards.
 class timeout : public error {
  public:
-  timeout(int this_rank, double seconds, std::string stage, std::string packet, std::vector<int> peers)
+  [[gnu::cold]] timeout(int this_rank, double seconds, std::string stage, std::string packet, std::vector<int> peers)
       : error(detail::text() << "omni: rank " << this_rank << " waited " << rounded(seconds) << " s " << named(peers) << ": "
                              << stage << (packet.empty() ? "" : ", ") << packet),
         seconds_(seconds),
@@ -105,7 +120,7 @@ class timeout : public error {
 
  private:
   static std::string rounded(double seconds) {
-    const auto hundredths = std::llround(seconds * 100);
+    const auto hundredths = static_cast<long long>(seconds * 100 + 0.5);
     return detail::text() << hundredths / 100 << (hundredths % 100 < 10 ? ".0" : ".") << hundredths % 100;
   }
   static std::string named(const std::vector<int>& peers) {
@@ -126,7 +141,7 @@ class timeout : public error {
 /// A packet that lies: a length, index or order that no correct peer sends. The communicator is unusable for omni afterwards.
 class protocol : public error {
  public:
-  protocol(int peer, std::string_view what)
+  [[gnu::cold]] protocol(int peer, std::string_view what)
       : error(detail::text() << "omni: packet from rank " << peer << " refused: " << what), peer_(peer), fault_(what) {}
 
   [[nodiscard]] int peer() const noexcept { return peer_; }
@@ -141,7 +156,7 @@ class protocol : public error {
 /// An MPI routine failed.
 class mpi_error : public error {
  public:
-  mpi_error(std::string routine, int code, int error_class, const std::string& text)
+  [[gnu::cold]] mpi_error(std::string routine, int code, int error_class, const std::string& text)
       : error(detail::text() << "omni: " << routine << " failed: " << text),
         routine_(std::move(routine)),
         code_(code),

@@ -4,10 +4,8 @@
 
 #include <bit>
 #include <cmath>
-#include <complex>
 #include <concepts>
 #include <cstdint>
-#include <functional>
 #include <limits>
 #include <string_view>
 #include <type_traits>
@@ -224,17 +222,20 @@ inline constexpr bool is_builtin =
 
 // The standard's function objects mean the library's operations, on the types for which they are defined.
 template <class Op, class T>
+inline constexpr bool may_mean_ours = false;
+template <template <class> class F, class A, class T>
+inline constexpr bool may_mean_ours<F<A>, T> = (std::is_void_v<A> || std::is_same_v<A, T>)&&is_number<T>;
+template <class Op, class T>
 constexpr auto normalized(const Op& op) {
-  constexpr auto is = []<template <class> class F>(F<void>*) { return std::is_same_v<Op, F<void>> || std::is_same_v<Op, F<T>>; };
-  if constexpr (!is_number<T>) return op;
-  else if constexpr (is(static_cast<std::plus<>*>(nullptr))) return sum{};
-  else if constexpr (is(static_cast<std::multiplies<>*>(nullptr))) return prod{};
+  if constexpr (!may_mean_ours<Op, T>) return op;
+  else if constexpr (is_standard<Op>("plus")) return sum{};
+  else if constexpr (is_standard<Op>("multiplies")) return prod{};
   else if constexpr (!std::is_integral_v<T>) return op;
-  else if constexpr (is(static_cast<std::bit_and<>*>(nullptr))) return band{};
-  else if constexpr (is(static_cast<std::bit_or<>*>(nullptr))) return bor{};
-  else if constexpr (is(static_cast<std::bit_xor<>*>(nullptr))) return bxor{};
-  else if constexpr (is(static_cast<std::logical_and<>*>(nullptr))) return land{};
-  else if constexpr (is(static_cast<std::logical_or<>*>(nullptr))) return lor{};
+  else if constexpr (is_standard<Op>("bit_and")) return band{};
+  else if constexpr (is_standard<Op>("bit_or")) return bor{};
+  else if constexpr (is_standard<Op>("bit_xor")) return bxor{};
+  else if constexpr (is_standard<Op>("logical_and")) return land{};
+  else if constexpr (is_standard<Op>("logical_or")) return lor{};
   else return op;
 }
 

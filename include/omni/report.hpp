@@ -3,7 +3,7 @@
 #pragma once
 
 #include <cstddef>
-#include <ostream>
+#include <iosfwd>
 #include <string_view>
 
 namespace omni {
@@ -26,12 +26,18 @@ struct report {
   double fold_seconds = 0;         ///< reducing
   double deliver_seconds = 0;      ///< writing results of others into the output
 
-  friend std::ostream& operator<<(std::ostream& os, const report& r) {
-    return os << r.topology << ": " << r.blocks_sent << " of " << r.blocks_total << " blocks (density " << r.density << ", union "
-              << r.union_density << "), sent " << r.bytes_sent << " B, received " << r.bytes_received << " B, dense "
-              << r.dense_bytes << " B, buffers " << r.extra_bytes << " B, " << r.seconds * 1e3 << " ms = detect "
-              << r.detect_seconds * 1e3 << " + exchange " << r.exchange_seconds * 1e3 << " + fold " << r.fold_seconds * 1e3
-              << " + deliver " << r.deliver_seconds * 1e3 << " ms";
+  template <class Traits>  // so that only who prints it needs <ostream>
+  friend std::basic_ostream<char, Traits>& operator<<(std::basic_ostream<char, Traits>& os, const report& r) {
+    return r.tell(os);
+  }
+  /// The same to what is written to like a stream.
+  template <class Out>
+  Out& tell(Out& to) const {
+    to << topology << ": " << blocks_sent << " of " << blocks_total << " blocks (density " << density << ", union " << union_density
+       << "), sent " << bytes_sent << " B, received " << bytes_received << " B, dense " << dense_bytes << " B, buffers "
+       << extra_bytes << " B, " << seconds * 1e3 << " ms = detect " << detect_seconds * 1e3 << " + exchange "
+       << exchange_seconds * 1e3 << " + fold " << fold_seconds * 1e3 << " + deliver " << deliver_seconds * 1e3 << " ms";
+    return to;
   }
 };
 

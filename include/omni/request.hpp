@@ -9,11 +9,11 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "deadline.hpp"
+#include "detail/call/pause.hpp"
 #include "error.hpp"
 #include "report.hpp"
 
@@ -58,7 +58,7 @@ class operation_base {
           });
         }
       } else if (!progress_all()) {
-        std::this_thread::yield();
+        yield();
       }
     }
   }
@@ -100,7 +100,7 @@ class operation_base {
       }
       const auto same = [&](const operation_base* op) { return op->group() == group; };
       if (std::none_of(active().begin(), active().end(), same) && clock::now() - last > patience) return;
-      std::this_thread::yield();
+      yield();
     }
   }
   /// Leaves it to whoever owns this operation to drive it.

@@ -9,7 +9,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -183,7 +182,7 @@ class mpi {
         r_->done.push_back({r_->tokens[i], static_cast<std::size_t>(bytes)});
       }
       // From the back, so that a hole is never filled with another hole.
-      if (found > 1) std::sort(r_->indices.begin(), r_->indices.begin() + found, std::greater<>());
+      if (found > 1) std::sort(r_->indices.begin(), r_->indices.begin() + found, [](int a, int b) { return a > b; });
       for (int k = 0; k < found; ++k) remove(static_cast<std::size_t>(r_->indices[static_cast<std::size_t>(k)]));
       return r_->done;
     }

@@ -7,10 +7,9 @@
 
 #include <array>
 #include <chrono>
+#include <clocale>
 #include <cstddef>
 #include <cstdlib>
-#include <locale>
-#include <sstream>
 #include <string>
 #include <string_view>
 
@@ -26,7 +25,7 @@ inline std::string_view environment(const char* name) {
   const char* const value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): nothing here sets variables
   return value != nullptr ? std::string_view(value) : std::string_view();
 }
-[[noreturn]] inline void refuse_environment(const char* name, const std::string& right) {
+[[noreturn, gnu::cold]] inline void refuse_environment(const char* name, const std::string& right) {
   throw usage("omni: " + std::string(name) + " is \"" + std::string(environment(name)) + "\"; it has to be " + right);
 }
 
@@ -61,11 +60,14 @@ inline std::chrono::nanoseconds environment_limit() {
   static const auto limit = [] {
     const auto value = environment("OMNI_TIMEOUT");
     if (value.empty()) return std::chrono::nanoseconds(0);
-    std::istringstream text{std::string(value)};
-    text.imbue(std::locale::classic());  // the program's own may write numbers with a comma
-    double seconds = 0;
+    std::string digits(value);
+    // The program's locale may write numbers with a comma.
+    const auto point = digits.find('.');
+    if (point != std::string::npos) digits[point] = *std::localeconv()->decimal_point;
+    char* end = nullptr;
+    const double seconds = std::strtod(digits.c_str(), &end);
     constexpr double most = 1e9;
-    const bool is_number = text >> seconds && text.peek() == std::istringstream::traits_type::eof();
+    const bool is_number = value.find_first_not_of("0123456789.+-eE") == std::string_view::npos && *end == 0;
     if (!is_number || !(seconds >= 0 && seconds <= most)) refuse_environment("OMNI_TIMEOUT", "a number of seconds, 0 for none");
     return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(seconds));
   }();
@@ -73,7 +75,7 @@ inline std::chrono::nanoseconds environment_limit() {
 }
 
 /// Throws if OMNI_TIMELINE is nothing to write to. It is opened, and made: who waits for hours should know at once.
-inline void expect_timeline() {
+[[gnu::cold]] inline void expect_timeline() {
   const std::string name(environment("OMNI_TIMELINE"));
   if (name.empty()) return;
   const auto is_timeline = [&] {

@@ -8,9 +8,7 @@
 
 #include <chrono>
 #include <cstddef>
-#include <locale>
 #include <mutex>
-#include <sstream>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -35,22 +33,20 @@ class timeline {
 
   [[nodiscard]] bool wanted() const { return !file_.empty(); }
   /// A call that has just ended. `before`: seconds until the ranks had agreed on it.
-  void add(int rank, const report& r, double before) {
+  [[gnu::cold]] void add(int rank, const report& r, double before) {
     const auto end = std::chrono::duration<double, std::micro>(std::chrono::system_clock::now().time_since_epoch()).count();
     const auto start = end - r.seconds * 1e6, agreed = start + before * 1e6;
-    std::ostringstream os;
-    os.imbue(std::locale::classic());
-    os.precision(3);
-    os << std::fixed;
-    const auto event = [&](std::string_view name, double from, double to) -> std::ostream& {
+    text os;
+    const auto event = [&](std::string_view name, double from, double to) -> text& {
       return os << ",\n{\"name\":\"" << name << R"(","cat":"omni","ph":"X","pid":)" << process_ << ",\"tid\":" << rank
-                << ",\"ts\":" << from << ",\"dur\":" << to - from;
+                << ",\"ts\":" << text::fixed{from} << ",\"dur\":" << text::fixed{to - from};
     };
+    const auto microseconds = [](double seconds) { return text::fixed{seconds * 1e6}; };
     event("allreduce, " + std::string(r.topology), start, end)
         << R"(,"args":{"blocks":)" << r.blocks_total << ",\"sent\":" << r.blocks_sent << ",\"union\":" << r.union_blocks
         << ",\"bytes_sent\":" << r.bytes_sent << ",\"bytes_received\":" << r.bytes_received << ",\"dense_bytes\":" << r.dense_bytes
-        << ",\"detect_us\":" << r.detect_seconds * 1e6 << ",\"exchange_us\":" << r.exchange_seconds * 1e6
-        << ",\"fold_us\":" << r.fold_seconds * 1e6 << ",\"deliver_us\":" << r.deliver_seconds * 1e6 << "}}";
+        << ",\"detect_us\":" << microseconds(r.detect_seconds) << ",\"exchange_us\":" << microseconds(r.exchange_seconds)
+        << ",\"fold_us\":" << microseconds(r.fold_seconds) << ",\"deliver_us\":" << microseconds(r.deliver_seconds) << "}}";
     if (before > 0) event("agree", start, agreed) << "}";
     event("run", agreed, end) << "}";
     // The stages of the engine are interleaved a thousand times: their shares of its time are drawn one after the other.
@@ -65,18 +61,18 @@ class timeline {
     share("deliver", r.deliver_seconds);
     share("exchange", r.exchange_seconds - before);
     const std::lock_guard lock(mutex_);
-    events_ += os.str();
+    events_ += static_cast<const std::string&>(os);
     constexpr std::size_t plenty = 1 << 20U;
     if (events_.size() > plenty) write();
   }
 
  private:
-  timeline() : file_(environment("OMNI_TIMELINE")), process_(::getpid()) {}
+  [[gnu::cold]] timeline() : file_(environment("OMNI_TIMELINE")), process_(::getpid()) {}
   ~timeline() { write(); }
 
   // The file ends with "\n]" at all times; what is new goes before that. Trouble with the file is no trouble of the program: what
   // cannot be written is lost, and not kept.
-  void write() {
+  [[gnu::cold]] void write() {
     const auto events = std::exchange(events_, {});
     if (events.empty()) return;
     const int file = ::open(file_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);  // NOLINT(cppcoreguidelines-pro-type-vararg)

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <iostream>
+#include <cstdio>
+#include <string>
 
+#include "../../error.hpp"
 #include "../../report.hpp"
 #include "environment.hpp"
 #include "timeline.hpp"
@@ -19,7 +21,11 @@ inline bool& traces() {
 }
 /// Tells of a call where that is asked for (OMNI_TRACE, OMNI_TIMELINE). `before`: seconds until the ranks had agreed on it.
 inline void trace(int rank, const report& r, double before = 0) {
-  if (rank == 0 && traces()) std::cerr << "omni: " << r << '\n';
+  if (rank == 0 && traces()) {
+    text line;
+    const std::string& all = r.tell(line << "omni: ") << "\n";
+    static_cast<void>(std::fputs(all.c_str(), stderr));
+  }
   if (auto& t = timeline::instance(); t.wanted()) t.add(rank, r, before);
 }
 

@@ -3,11 +3,11 @@
 #pragma once
 
 #include <chrono>
-#include <thread>
 
 #include "../../deadline.hpp"
 #include "../../error.hpp"
 #include "../../request.hpp"
+#include "../call/pause.hpp"
 #include "any_transport.hpp"
 
 namespace omni::detail {
@@ -19,7 +19,7 @@ inline void settle_queue(any_transport& transport, std::chrono::nanoseconds limi
       left.renew();
       continue;
     }
-    std::this_thread::yield();
+    yield();
     if (!left.limited() || !left.spent()) continue;
     const auto late = [&] { return timeout(transport.rank(), left.seconds(), opening_stage, "", {}); };
     transport.mark_broken(late().what());

@@ -103,13 +103,13 @@ class hierarchical_engine {
     if (at_ != stages_.size() && stages_[at_] && !stages_[at_]->done()) stages_[at_]->wait_for_step();
   }
   [[nodiscard]] bool done() const { return at_ == stages_.size(); }
-  [[nodiscard]] awaited awaits() const {
+  [[nodiscard, gnu::cold]] awaited awaits() const {
     constexpr std::array<const char*, 4> what{"reduction inside the host", "reduction between hosts", "results inside the host",
                                               ""};
     return {{}, what[at_]};
   }
   /// The others wait for this rank in what it has not come to yet.
-  void give_up() noexcept {
+  [[gnu::cold]] void give_up() noexcept {
     if (at_ != stages_.size() && stages_[at_]) stages_[at_]->end_by(std::make_exception_ptr(error("omni: this rank gave up")));
     for (auto i = at_ + 1; i < stages_.size(); ++i)
       if (stages_[i] && !stages_[i]->done()) stages_[i]->call_off();
@@ -185,7 +185,7 @@ class hierarchical_engine {
   }
 
   // What a rank of this stage is on the communicator.
-  [[nodiscard]] int known_as(int rank) const {
+  [[nodiscard, gnu::cold]] int known_as(int rank) const {
     const auto i = static_cast<std::size_t>(rank);
     return i < ranks_[at_].size() ? ranks_[at_][i] : rank;
   }

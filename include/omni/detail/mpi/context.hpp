@@ -55,7 +55,7 @@ class mpi_context : public std::enable_shared_from_this<mpi_context> {
   // Every MPI has tags up to 32767, and a call takes four; those of one more are left for the roll.
   static constexpr std::uint32_t calls_in_flight = 8191;
 
-  explicit mpi_context(MPI_Comm user) {
+  [[gnu::cold]] explicit mpi_context(MPI_Comm user) {
     int inter = 0;
     check(MPI_Comm_test_inter(user, &inter), "MPI_Comm_test_inter");
     if (inter != 0) throw usage("omni: an inter-communicator has no allreduce; merge it first (MPI_Intercomm_merge)");
@@ -74,7 +74,7 @@ class mpi_context : public std::enable_shared_from_this<mpi_context> {
   mpi_context(mpi_context&&) = delete;
   mpi_context& operator=(const mpi_context&) = delete;
   mpi_context& operator=(mpi_context&&) = delete;
-  ~mpi_context() {
+  [[gnu::cold]] ~mpi_context() {
     int finalized = 0;
     if (MPI_Finalized(&finalized) != MPI_SUCCESS || finalized != 0) return;
     if (opening_ != MPI_REQUEST_NULL && broken_.empty()) MPI_Wait(&opening_, MPI_STATUS_IGNORE);
@@ -145,7 +145,7 @@ class mpi_context : public std::enable_shared_from_this<mpi_context> {
   /// Where there are: of the host that has most.
   [[nodiscard]] int ranks_of_a_host() const { return ranks_of_a_host_; }
   /// Ranks by host, or so many consecutive ones together: made at the first call, which is collective and blocks.
-  [[nodiscard]] host_split& levels(int group) {
+  [[nodiscard, gnu::cold]] host_split& levels(int group) {
     for (const auto& [of, split] : levels_)
       if (of == group) return *split;
     auto groups = hosts_;
@@ -234,7 +234,7 @@ class mpi_context : public std::enable_shared_from_this<mpi_context> {
   enum class opening { duplicating, agreeing, looking_round, naming, measuring, confirming };
 
   // Ranks that share memory find out how far apart their cores are, and then whether all of them share it.
-  void measure() {
+  [[gnu::cold]] void measure() {
     if (sharing_->measure()) return;
     const auto& d = sharing_->distance();
     distance_[0] = 0;
@@ -251,7 +251,7 @@ class mpi_context : public std::enable_shared_from_this<mpi_context> {
     stage_ = opening::confirming;
   }
 
-  void open_further() {
+  [[gnu::cold]] void open_further() {
     switch (stage_) {
       case opening::duplicating:
         check(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");

@@ -111,7 +111,7 @@ class mpi_contexts {
     check(MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, &mpi_contexts::on_free, &key, nullptr), "MPI_Comm_create_keyval");
     keyval() = key;
   }
-  static int on_free(MPI_Comm /*comm*/, int /*key*/, void* context, void* /*extra*/) {
+  [[gnu::cold]] static int on_free(MPI_Comm /*comm*/, int /*key*/, void* context, void* /*extra*/) {
     {
       const std::lock_guard lock(mutex());
       std::erase_if(contexts(), [&](const entry& e) { return e.context == context; });
@@ -119,7 +119,7 @@ class mpi_contexts {
     ++contexts_freed();
     return static_cast<mpi_context*>(context)->release() ? MPI_SUCCESS : MPI_ERR_OTHER;
   }
-  static int on_finalize(MPI_Comm /*self*/, int /*key*/, void* /*value*/, void* /*extra*/) {
+  [[gnu::cold]] static int on_finalize(MPI_Comm /*self*/, int /*key*/, void* /*value*/, void* /*extra*/) {
     ++contexts_freed();
     // A communicator that the user has freed goes, in MPICH, when its duplicate is made: that comes first.
     for (const auto& e : std::vector(contexts())) {

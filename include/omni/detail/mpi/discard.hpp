@@ -7,14 +7,15 @@
 #include <chrono>
 #include <cstddef>
 #include <memory>
-#include <thread>
 #include <vector>
+
+#include "../call/pause.hpp"
 
 namespace omni::detail {
 
 /// Takes, and throws away, what is still under way to this rank on a communicator that is given up: some MPIs do not finalise
 /// before every large message has been received. Not for ever: whoever sends may be gone.
-inline void discard_messages(MPI_Comm comm) noexcept {
+[[gnu::cold]] inline void discard_messages(MPI_Comm comm) noexcept {
   using clock = std::chrono::steady_clock;
   constexpr auto quiet = std::chrono::milliseconds(50), longest = std::chrono::milliseconds(500);
   try {
@@ -26,7 +27,7 @@ inline void discard_messages(MPI_Comm comm) noexcept {
       MPI_Status status;
       if (MPI_Improbe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm, &found, &message, &status) != MPI_SUCCESS) return;
       if (found == 0) {
-        std::this_thread::yield();
+        yield();
         continue;
       }
       if (MPI_Get_count(&status, MPI_BYTE, &bytes) != MPI_SUCCESS) return;

@@ -18,7 +18,7 @@ namespace omni::detail {
 class host_split {
  public:
   /// Collective over `comm`; blocks. `groups` has what is alike for ranks of one group.
-  host_split(MPI_Comm comm, const std::vector<std::int64_t>& groups) {
+  [[gnu::cold]] host_split(MPI_Comm comm, const std::vector<std::int64_t>& groups) {
     int self = 0;
     check(MPI_Comm_rank(comm, &self), "MPI_Comm_rank");
     std::vector<std::int64_t> known;  // in the order of their lowest ranks

@@ -4,7 +4,6 @@
 
 #include <mpi.h>
 
-#include <complex>
 #include <type_traits>
 
 #include "../../operation.hpp"
@@ -24,15 +23,15 @@ MPI_Datatype mpi_type() {
   } else if constexpr (std::is_same_v<T, float>) return MPI_FLOAT;
   else if constexpr (std::is_same_v<T, double>) return MPI_DOUBLE;
   else if constexpr (std::is_same_v<T, long double>) return MPI_LONG_DOUBLE;
-  else if constexpr (std::is_same_v<T, std::complex<float>>) return MPI_C_FLOAT_COMPLEX;
-  else if constexpr (std::is_same_v<T, std::complex<double>>) return MPI_C_DOUBLE_COMPLEX;
+  else if constexpr (std::is_same_v<real_of<T>, float>) return MPI_C_FLOAT_COMPLEX;
+  else if constexpr (std::is_same_v<real_of<T>, double>) return MPI_C_DOUBLE_COMPLEX;
   else return MPI_DATATYPE_NULL;
 }
 
 template <class T>
 inline constexpr bool has_mpi_type =
     (std::is_integral_v<T> && sizeof(T) <= 8) || std::is_same_v<T, float> || std::is_same_v<T, double> ||
-    std::is_same_v<T, long double> || std::is_same_v<T, std::complex<float>> || std::is_same_v<T, std::complex<double>>;
+    std::is_same_v<T, long double> || std::is_same_v<real_of<T>, float> || std::is_same_v<real_of<T>, double>;
 
 /// Whether MPI_Allreduce computes what Op means on T. Users' operations always take the library's way: MPI may associate them
 /// differently, and has no room for their state.

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <mpi.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -13,7 +14,6 @@
 #include <optional>
 #include <span>
 #include <string_view>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -45,7 +45,7 @@ class neighbours {
 
   explicit neighbours(int ranks) : cards_(static_cast<std::size_t>(ranks)), segments_(static_cast<std::size_t>(ranks)) {}
 
-  void offer(int rank) {
+  [[gnu::cold]] void offer(int rank) {
     auto& mine = segments_[static_cast<std::size_t>(rank)];
     mine = shared_memory::make(segment_bytes());
     auto& own = cards_[static_cast<std::size_t>(rank)];
@@ -57,7 +57,7 @@ class neighbours {
   }
   /// One for each rank, of card_bytes.
   [[nodiscard]] void* cards() { return cards_.data(); }
-  [[nodiscard]] bool open(int rank) {
+  [[nodiscard, gnu::cold]] bool open(int rank) {
     for (std::size_t r = 0; r < cards_.size(); ++r) {
       if (r != static_cast<std::size_t>(rank)) segments_[r] = shared_memory::open(cards_[r].name, segment_bytes());
       if (segments_[r].empty() || cards_[r].name[0] == '\0') return false;
@@ -75,7 +75,7 @@ class neighbours {
   }
   [[nodiscard]] const core_distance& distance() const { return probe_->result(); }
   /// The window lives as long as this object.
-  [[nodiscard]] std::unique_ptr<window> share(int rank, const core_distance& distance) {
+  [[nodiscard, gnu::cold]] std::unique_ptr<window> share(int rank, const core_distance& distance) {
     auto& mine = segments_[static_cast<std::size_t>(rank)];
     mine.forget_name();
     return std::make_unique<window>(all_bytes(), rank, has_cores(), distance, [&mine, n = ranks()] {
@@ -94,7 +94,7 @@ class neighbours {
   static_assert(sizeof(card) == card_bytes);
 
   [[nodiscard]] int ranks() const { return static_cast<int>(cards_.size()); }
-  [[nodiscard]] std::vector<std::span<std::byte>> all_bytes() const {
+  [[nodiscard, gnu::cold]] std::vector<std::span<std::byte>> all_bytes() const {
     std::vector<std::span<std::byte>> bytes;
     bytes.reserve(segments_.size());
     for (const auto& s : segments_) bytes.push_back(s.bytes());
@@ -113,7 +113,8 @@ class neighbours {
       return cores;
     }
 #endif
-    for (std::size_t i = 0; i < std::min<std::size_t>(std::thread::hardware_concurrency(), cores.size() * 64); ++i)
+    for (std::size_t i = 0;
+         i < std::min<std::size_t>(static_cast<std::size_t>(std::max(::sysconf(_SC_NPROCESSORS_ONLN), 1L)), cores.size() * 64); ++i)
       cores[i / 64] |= std::uint64_t{1} << i % 64;
     return cores;
   }

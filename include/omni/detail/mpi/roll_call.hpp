@@ -7,10 +7,10 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
-#include <thread>
 #include <utility>
 #include <vector>
 
+#include "../call/pause.hpp"
 #include "check.hpp"
 
 namespace omni::detail {
@@ -52,7 +52,7 @@ class mpi_roll_call {
     const auto until = std::chrono::steady_clock::now() + time;
     auto missing = who_is_missing(comm);
     while (!missing.empty() && std::chrono::steady_clock::now() < until) {
-      std::this_thread::sleep_for(std::chrono::microseconds(200));
+      nap(200);
       missing = who_is_missing(comm);
     }
     return missing;

@@ -8,12 +8,12 @@
 #include <cstring>
 #include <span>
 #include <string_view>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "../../report.hpp"
 #include "../call/call.hpp"
+#include "../call/pause.hpp"
 #include "../memory/copy.hpp"
 #include "../streams/stream_exchange.hpp"
 #include "../streams/stream_options.hpp"
@@ -91,7 +91,7 @@ class sparse_engine : lent_state<sparse_state<typename Call::key_type, typename 
   }
   /// Blocks until a message has come or gone.
   void wait() {
-    if (!started_) return std::this_thread::yield();
+    if (!started_) return yield();
     watch_.lap();
     take(messages_.wait());
     report_.exchange_seconds += watch_.lap();

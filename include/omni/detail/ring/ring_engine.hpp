@@ -85,7 +85,7 @@ class ring_engine {
     take(messages_.wait());
     report_.exchange_seconds += watch_.lap();
   }
-  [[nodiscard]] awaited awaits() const {
+  [[nodiscard, gnu::cold]] awaited awaits() const {
     if (!greeted()) return greeting_.awaits();
     const auto left = static_cast<int>((rank_ + ranks_ - 1) % ranks_);
     return {{left}, text() << "segment " << taken_ << " of " << total_ << " from rank " << left};
@@ -126,7 +126,7 @@ class ring_engine {
 
   // After an error: what is being sent lies in the caller's memory, which may be gone soon. The neighbour takes it as long as it is
   // in the call.
-  void let_leave() noexcept {
+  [[gnu::cold]] void let_leave() noexcept {
     constexpr double patience = 0.25;
     try {
       for (const stopwatch since; left_ < begun_ && since.elapsed() < patience;) {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
-#include <functional>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <utility>
@@ -23,13 +23,15 @@ namespace omni::detail {
 /// Of a packet or a block.
 inline constexpr std::size_t most_bytes_at_once = std::size_t{1} << 30U;
 
+inline std::uintptr_t address_of(const std::byte* p) { return reinterpret_cast<std::uintptr_t>(p); }
+
 inline void expect_tensor(std::span<const std::byte> in, std::span<std::byte> out, std::size_t element) {
   const auto n = in.size() / element, m = out.size() / element;
   if (n != m) throw usage(text() << "omni: the input has " << n << " elements, the output " << m);
   if (in.empty()) return;
   if (in.data() == nullptr) throw usage(text() << "omni: the input is null, but has " << n << " elements");
   if (out.data() == nullptr) throw usage(text() << "omni: the output is null, but has " << n << " elements");
-  const std::less<const std::byte*> before;
+  const auto before = [](const std::byte* a, const std::byte* b) { return address_of(a) < address_of(b); };
   const std::byte* const o = out.data();
   if (o != in.data() && before(o, in.data() + in.size()) && before(in.data(), o + out.size()))
     throw usage("omni: input and output overlap in part; they must be the same memory or disjoint");
@@ -90,7 +92,7 @@ void expect_served(const Cluster& cluster, const call& c) {
 /// What is wrong with the memory of a group beyond what may be wrong with one tensor: tensors that share elements.
 inline void expect_disjoint(const std::vector<std::span<const std::byte>>& in, const std::vector<std::span<std::byte>>& out) {
   using item = std::pair<const std::byte*, std::size_t>;
-  const std::less<const std::byte*> before;
+  const auto before = [](const std::byte* a, const std::byte* b) { return address_of(a) < address_of(b); };
   std::vector<item> outputs;
   for (std::size_t i = 0; i < out.size(); ++i)
     if (!out[i].empty()) outputs.emplace_back(out[i].data(), i);

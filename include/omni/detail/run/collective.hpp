@@ -11,7 +11,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <thread>
 #include <utility>
 
 #include "../../deadline.hpp"
@@ -22,6 +21,7 @@
 #include "../call/call.hpp"
 #include "../call/engine.hpp"
 #include "../call/failure.hpp"
+#include "../call/pause.hpp"
 #include "../call/stopwatch.hpp"
 #include "../call/trace.hpp"
 #include "../carry/agreed.hpp"
@@ -77,7 +77,7 @@ class collective : public operation_base {
   }
 
   /// They find that the calls differ.
-  void call_off() noexcept override {
+  [[gnu::cold]] void call_off() noexcept override {
     call_.topology = "none: it gave up";
     call_.let_go();  // before the others have heard
     called_off_ = true;
@@ -128,10 +128,10 @@ class collective : public operation_base {
     return false;
   }
   void block() override {
-    if (doomed_) return std::this_thread::yield();
+    if (doomed_) return yield();
     switch (stage_) {
       case stage::queued:
-        return std::this_thread::yield();
+        return yield();
       case stage::telling:
         return records_->wait([this] { messages_->nudge(); });
       case stage::gathering:
@@ -251,7 +251,7 @@ class collective : public operation_base {
     return true;
   }
   // The calls differ: packets will tell who differs, and in what.
-  void compare() {
+  [[gnu::cold]] void compare() {
     stage_ = stage::comparing;
     comparison_.emplace(call_.sign(), transport_, *messages_);
     comparison_->start();
@@ -327,18 +327,18 @@ class collective : public operation_base {
   bool is_held_up() override { return stage_ == stage::running && call_.elsewhere() != nullptr && call_.elsewhere()->is_held_up(); }
   // Who waits too long calls the roll, and whoever waits as well answers. Who does not is missing.
   bool is_given_up() override { return transport_.is_roll_called(); }
-  void run_out() override {
+  [[gnu::cold]] void run_out() override {
     auto what = awaits();
     const stopwatch since;
     if (const auto missing = transport_.call_roll(patience_.grace())) what.peers = *missing;
     std::sort(what.peers.begin(), what.peers.end());
     throw timeout(rank_, patience_.seconds() + since.elapsed(), stage_name(), std::move(what.packet), std::move(what.peers));
   }
-  [[nodiscard]] awaited awaits() const {
+  [[nodiscard, gnu::cold]] awaited awaits() const {
     if (stage_ == stage::comparing) return comparison_->awaits();
     return stage_ == stage::running ? engine_->awaits() : awaited{};
   }
-  [[nodiscard]] const char* stage_name() {
+  [[nodiscard, gnu::cold]] const char* stage_name() {
     switch (stage_) {
       case stage::queued:
         return transport_.is_open() ? "its turn among the operations under way" : opening_stage;
@@ -354,7 +354,7 @@ class collective : public operation_base {
     }
     return "";
   }
-  void fail(const std::exception_ptr& error) noexcept override {
+  [[gnu::cold]] void fail(const std::exception_ptr& error) noexcept override {
     if (stage_ == stage::queued && !holds_turn_) transport_.give_up_turn(ticket_);
     pass_turn();
     const auto why = reason_to_break(error);

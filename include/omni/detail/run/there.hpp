@@ -76,9 +76,8 @@ auto on_ranks(Transport& transport, Call& call, const Topology& topology, const 
 /// Runs, or starts, a call on a transport of the caller's, or on a view.
 template <class Transport, class Topology>
 report run_there(Transport&& transport, const call& c, const Topology& topology) {
-  using plain = std::remove_reference_t<Transport>;
-  adapted<plain&> there(transport);
-  return run_whole(there, c, topology_over<plain>(topology));
+  adapted<Transport> there(std::forward<Transport>(transport));
+  return run_whole(there, c, topology_over<std::remove_reference_t<Transport>>(topology));
 }
 template <class Transport, class Topology>
 request start_there(Transport&& transport, const call& c, const Topology& topology) {

@@ -13,13 +13,13 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "../../error.hpp"
 #include "../../topology/dedicated.hpp"
 #include "../../transport/mpi.hpp"
+#include "../call/pause.hpp"
 #include "../mpi/check.hpp"
 #include "cluster_parts.hpp"
 
@@ -42,7 +42,7 @@ class mpi_members {
     for (int s = 0; s < servers_; ++s) ranks.push_back(workers + s);
     all_ = subset(of.all_, ranks);
     transport_.emplace(all_);
-    while (!transport_->is_open()) std::this_thread::yield();
+    while (!transport_->is_open()) yield();
   }
   mpi_members(const mpi_members&) = delete;
   mpi_members(mpi_members&&) = delete;

@@ -11,7 +11,6 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <thread>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -19,6 +18,7 @@
 #include "../../error.hpp"
 #include "../../reduction.hpp"
 #include "../call/call.hpp"
+#include "../call/pause.hpp"
 #include "../call/stopwatch.hpp"
 #include "../carry/adapted.hpp"
 #include "cluster_parts.hpp"
@@ -32,8 +32,8 @@ class idleness {
   void end() { idle_ = false; }
   void pause() {
     if (!std::exchange(idle_, true)) since_.lap();
-    if (since_.elapsed() < 500e-6) std::this_thread::yield();
-    else std::this_thread::sleep_for(std::chrono::microseconds(200));
+    if (since_.elapsed() < 500e-6) yield();
+    else nap(200);
   }
 
  private:

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <thread>
+#include "../call/pause.hpp"
 
 namespace omni::detail {
 
@@ -22,7 +22,7 @@ class backoff {
       return;
     }
     if ((waited_ - spins_) % 8 == 0) nudge();
-    std::this_thread::yield();
+    yield();
   }
 
  private:

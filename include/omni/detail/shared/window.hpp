@@ -3,11 +3,12 @@
 #pragma once
 
 #include <cstddef>
-#include <functional>
+#include <memory>
 #include <span>
 #include <utility>
 #include <vector>
 
+#include "../call/interface.hpp"
 #include "core_distance.hpp"
 #include "segments.hpp"
 #include "shared_packets.hpp"
@@ -40,10 +41,11 @@ class window {
 
   /// The segments of all ranks, their cores so `distant`. `has_core`: there is a core for each of them. `commit()` takes memory for
   /// data_bytes(), and says whether there is any.
-  window(std::vector<std::span<std::byte>> all, int rank, bool has_core, core_distance distant, std::function<bool()> commit)
+  template <class Commit>
+  window(std::vector<std::span<std::byte>> all, int rank, bool has_core, core_distance distant, Commit commit)
       : segments_(std::move(all), rank, distant.best()),
         distance_(distant),
-        commit_(std::move(commit)),
+        commit_(std::make_unique<committing<Commit>>(std::move(commit))),
         has_core_(has_core),
         records_(segments_, 0, layout(ranks()).large),
         packets_(segments_, layout(ranks()).packets_control, layout(ranks()).packets) {}
@@ -66,7 +68,7 @@ class window {
 
   /// Takes memory for packets and large records, once; whether there is any.
   bool commit() {
-    if (!std::exchange(committed_, true)) has_room_ = std::exchange(commit_, nullptr)();
+    if (!std::exchange(committed_, true)) has_room_ = std::exchange(commit_, nullptr)->now();
     return has_room_;
   }
   /// A rank has no memory for them: nobody uses them from now on.
@@ -76,6 +78,15 @@ class window {
   }
 
  private:
+  struct commitment : interface {
+    virtual bool now() = 0;
+  };
+  template <class F>
+  struct committing final : commitment {
+    explicit committing(F f) : commit(std::move(f)) {}
+    bool now() override { return commit(); }
+    F commit;
+  };
   struct layout {
     explicit constexpr layout(int ranks)
         : packets_control(shared_records::control_bytes()),
@@ -88,7 +99,7 @@ class window {
 
   segments segments_;
   core_distance distance_;
-  std::function<bool()> commit_;
+  std::unique_ptr<commitment> commit_;
   bool committed_ = false, has_room_ = false;
   bool has_core_;
   shared_records records_;

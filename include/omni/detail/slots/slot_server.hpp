@@ -10,10 +10,10 @@
 #include <exception>
 #include <optional>
 #include <span>
-#include <thread>
 #include <vector>
 
 #include "../../reduction.hpp"
+#include "../call/pause.hpp"
 #include "../carry/any_mailbox.hpp"
 #include "../wire/slot_packet.hpp"
 #include "slot_owner.hpp"
@@ -30,7 +30,7 @@ inline void tell_failure(any_datagrams& messages, int peers, int self) {
   for (int i = 0; i < times; ++i) {
     for (int r = 0; r < peers; ++r)
       if (r != self) messages.send(r, bytes);
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));  // who computes empties no buffers
+    nap(1000);  // who computes empties no buffers
   }
 }
 

@@ -52,7 +52,7 @@ class in_stream {
   /// Row of the block at the front, or no_row.
   [[nodiscard]] std::uint64_t next_row() const { return next_row_; }
   /// Which packet is the next to come.
-  [[nodiscard]] std::string awaits(std::string_view what) const {
+  [[nodiscard, gnu::cold]] std::string awaits(std::string_view what) const {
     return text() << "packet " << accepted_ << " of the " << what << " of rank " << peer_ << ", which cover " << covers_ << " of "
                   << rows_ << " rows";
   }

@@ -47,7 +47,7 @@ class stream_exchange {
   virtual bool progress() = 0;
   /// There is no time left to tell others of an error: they hear of it if they are quick. True: of an engine that can hurry.
   bool hurry() { return hurries_ = true; }
-  [[nodiscard]] awaited awaits() const {
+  [[nodiscard, gnu::cold]] awaited awaits() const {
     return started_ ? streams_->awaits() : awaited{{}, "its turn at the memory that the ranks share"};
   }
 
@@ -195,7 +195,7 @@ class stream_exchange {
   }
   /// After an error here that the others cannot know of, tells them that nothing more will come, so that they do not wait. What has
   /// to be sent before may take its time, but not for ever: the others may be giving up too.
-  void tell_others() noexcept {
+  [[gnu::cold]] void tell_others() noexcept {
     try {
       auto& s = *streams_;
       stopwatch since;

@@ -37,7 +37,7 @@ struct stream_set {
     return std::all_of(streams.begin(), streams.end(), [](const in_stream& i) { return i.finished(); });
   }
   /// Those that are furthest behind: who owns one is missing, or waits for who is.
-  [[nodiscard]] awaited awaits() const {
+  [[nodiscard, gnu::cold]] awaited awaits() const {
     awaited found;
     const in_stream* behind = nullptr;
     const auto look = [&](const std::vector<in_stream>& streams, const char* what) {

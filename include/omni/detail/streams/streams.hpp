@@ -7,11 +7,11 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
-#include <thread>
 #include <utility>
 
 #include "../../report.hpp"
 #include "../call/call.hpp"
+#include "../call/pause.hpp"
 #include "../deal/stripes.hpp"
 #include "../memory/copy.hpp"
 #include "block_scanner.hpp"
@@ -80,7 +80,7 @@ class stream_engine : lent_state<stream_state>, public stream_exchange {
   }
   /// Blocks until a message has come or gone.
   void wait() {
-    if (!started_) return std::this_thread::yield();
+    if (!started_) return yield();
     watch_.lap();
     if (call_.elsewhere() != nullptr && !stopping() && !scan_.has_found() && !scan_.finished()) {
       scan_.await();
@@ -92,7 +92,7 @@ class stream_engine : lent_state<stream_state>, public stream_exchange {
     if (stopping() && done()) stop();
   }
   [[nodiscard]] bool done() const { return started_ && ended(folded_ == rows_); }
-  void give_up() noexcept {
+  [[gnu::cold]] void give_up() noexcept {
     if (started_ && !done()) tell_others();
   }
   void finish(report& r) const {
@@ -217,7 +217,7 @@ class stream_engine : lent_state<stream_state>, public stream_exchange {
   [[nodiscard]] bool owns(std::uint64_t row) const {
     return (replicated_ || static_cast<std::size_t>(rank_) < map_.owners()) && map_.exists(block_of(row));
   }
-  [[noreturn]] void refuse_row(std::uint64_t row) const {
+  [[noreturn, gnu::cold]] void refuse_row(std::uint64_t row) const {
     for (const auto& i : s_->arriving)
       if (i.next_row() <= row) throw protocol(i.peer(), "a row past the end");
     throw protocol(rank_, "a row past the end");

@@ -84,7 +84,7 @@ inline std::int64_t digest(const signature& s) {
 }
 
 /// Names the first field in which two signatures differ. Precondition: they do.
-inline mismatch difference(int here, const signature& a, int there, const signature& b) {
+[[gnu::cold]] inline mismatch difference(int here, const signature& a, int there, const signature& b) {
   const auto make = [&](const char* field, std::string x, std::string y) {
     return mismatch(here, std::move(x), there, std::move(y), field);
   };
