@@ -239,13 +239,7 @@ class call {
   [[nodiscard]] signature sign() const { return sign("", packet_bytes, window); }
   /// What this rank tells the others of its call.
   [[nodiscard]] signature sign(std::string_view mode, std::size_t largest_packet, int in_flight) const {
-    if (terms != nullptr) {
-      auto s = *terms;
-      if (mode != "dedicated") return s;
-      s.packet_bytes = largest_packet;  // a server has to know
-      s.window = static_cast<std::uint32_t>(in_flight);
-      return s;
-    }
+    if (terms != nullptr) return *terms;
     signature s;
     s.count = size_;
     s.element_size = element_bytes();

@@ -71,6 +71,10 @@ class adapted_mailbox final : public any_mailbox {
 template <class Transport>
 class adapted : public any_transport {
   using plain = std::remove_reference_t<Transport>;
+  using mailbox_type = decltype(std::declval<plain&>().open());
+  static constexpr bool carries_messages = message_transport<plain>;
+  static_assert(carries_messages || std::derived_from<mailbox_type, any_datagrams>,
+                "omni: datagrams are carried by a detail::datagram_demux of a socket");
 
  public:
   explicit adapted(Transport t) : inner_(std::forward<Transport>(t)) {}
@@ -79,12 +83,11 @@ class adapted : public any_transport {
   [[nodiscard]] int size() const override { return inner_.size(); }
   [[nodiscard]] std::size_t preferred_packet_bytes() const override { return inner_.preferred_packet_bytes(); }
   any_mailbox& open(mailbox_room& room) override {
-    if constexpr (message_transport<plain>)
-      return room.emplace([this] { return adapted_mailbox<decltype(inner_.open())>(inner_.open()); });
+    if constexpr (carries_messages) return room.emplace([this] { return adapted_mailbox<mailbox_type>(inner_.open()); });
     else throw usage("omni: this transport carries datagrams");
   }
   any_datagrams& open_datagrams(mailbox_room& room) override {
-    if constexpr (std::derived_from<decltype(inner_.open()), any_datagrams>) return room.emplace([this] { return inner_.open(); });
+    if constexpr (!carries_messages) return room.emplace([this] { return inner_.open(); });
     else throw usage("omni: this transport carries messages");
   }
   [[nodiscard]] const void* identity() const override {

@@ -19,7 +19,7 @@ inline ownership owners_of_streams(const selection_context& here) {
 }
 
 /// What one call's choice goes by. Precondition: the ranks have agreed on it.
-inline selection_context around(const call& c, const any_transport& transport) {
+inline selection_context context_of(const call& c, const any_transport& transport) {
   auto here = context_of(transport);
   here.shares = c.shares;
   here.native = c.native != nullptr;
@@ -61,7 +61,7 @@ class automatic::engine : public detail::chosen_engine<detail::stream_engine, de
  public:
   engine(const automatic& t, const detail::call& c, detail::any_transport& transport, detail::any_mailbox& messages) {
     using detail::algorithm;
-    const auto here = detail::around(c, transport);
+    const auto here = detail::context_of(c, transport);
     // Only the owner streams know of several tensors.
     switch (c.group() != nullptr ? algorithm::streams : t.choose(c.bytes(), c.density, here)) {
       case algorithm::native:

@@ -10,40 +10,36 @@
 #include <memory>
 #include <optional>
 #include <span>
-#include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "../../concepts.hpp"
 #include "../../request.hpp"
-#include "../call/call.hpp"
 #include "../call/environment.hpp"
+#include "../call/pause.hpp"
 #include "../call/stopwatch.hpp"
+#include "../carry/adapted.hpp"
 #include "../memory/aligned_bytes.hpp"
 #include "datagram_demux.hpp"
 
 namespace omni::detail {
 
 /// Datagrams over the messages of a transport that loses nothing.
-template <message_transport Inner>
 class message_socket {
-  using messages_type = decltype(std::declval<Inner&>().open());
   using clock = std::chrono::steady_clock;
 
  public:
+  template <message_transport Inner>
   message_socket(Inner& inner, std::size_t datagram_bytes)
-      : inner_(&inner),
-        messages_(inner.open()),
+      : inner_(std::make_unique<adapted<Inner&>>(inner)),
+        messages_(inner_->open(room_)),
         bytes_(datagram_bytes != 0 ? datagram_bytes : std::min(inner.preferred_packet_bytes(), largest_datagram)),
         traffic_(static_cast<std::size_t>(inner.size())) {
-    if constexpr (requires { inner.queue(); }) {
-      // The transport may have to be readied, and operations that came before to begin.
-      const auto ticket = inner.queue();
-      while (!inner.may_start(ticket))
-        if (!operation_base::progress_all()) std::this_thread::yield();
-      inner.has_started();
-    }
+    // The transport may have to be readied, and operations that came before to begin.
+    const auto ticket = inner_->queue();
+    while (!inner_->may_start(ticket))
+      if (!operation_base::progress_all()) yield();
+    inner_->has_started();
     for (int peer = 0; peer < inner.size(); ++peer)
       for (std::size_t i = 0; i < posted && peer != inner.rank(); ++i) {
         buffers_.push_back({aligned_bytes(bytes_), peer});
@@ -79,14 +75,12 @@ class message_socket {
              (limit.count() == 0 || since.elapsed() < std::chrono::duration<double>(limit).count())) {
         // Who comes late may be waiting for an operation that is under way here.
         if (take()) since.lap();
-        else if (!operation_base::progress_all()) std::this_thread::yield();
+        else if (!operation_base::progress_all()) yield();
         for (; !arrived_.empty(); arrived_.pop_front()) post(arrived_.front().first);
       }
       const auto waited = [](const std::unique_ptr<word>& w) { return w->is_heard && (w->heard & 1U) != 0; };
-      if constexpr (requires { inner_->mark_broken(std::string()); }) {
-        if (!all_taken() || !std::all_of(words_.begin(), words_.end(), waited))
-          inner_->mark_broken("a transport over it ended in an error, and may have left packets");
-      }
+      if (!all_taken() || !std::all_of(words_.begin(), words_.end(), waited))
+        inner_->mark_broken("a transport over it ended in an error, and may have left packets");
     } catch (...) {  // NOLINT(bugprone-empty-catch): what is left is left
     }
     // What the transport may still read or write is kept for ever.
@@ -123,8 +117,8 @@ class message_socket {
         return datagram{buffers_[index].peer, std::as_const(buffers_[index].memory).span().first(size)};
       }
       if (clock::now() >= end) return std::nullopt;
-      if (looked < 100) std::this_thread::yield();
-      else std::this_thread::sleep_for(std::chrono::microseconds(20));
+      if (looked < 100) yield();
+      else nap(20);
     }
   }
 
@@ -182,8 +176,9 @@ class message_socket {
   }
   void post(std::size_t index) { messages_.receive(buffers_[index].peer, 0, buffers_[index].memory.span(), index); }
 
-  Inner* inner_;
-  messages_type messages_;
+  std::unique_ptr<any_transport> inner_;
+  mailbox_room room_;
+  any_mailbox& messages_;
   std::size_t bytes_;
   std::vector<buffer> buffers_;
   std::deque<std::pair<std::size_t, std::size_t>> arrived_;  // buffer and bytes

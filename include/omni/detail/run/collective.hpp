@@ -261,7 +261,7 @@ class collective : public operation_base {
   // ---- running
   void run() {
     if (how_.chooser != nullptr && call_.native != nullptr) {
-      const auto here = around(call_, transport_);
+      const auto here = context_of(call_, transport_);
       if (here.hands_over && how_.chooser->choose(call_.bytes(), call_.density, here) == algorithm::native) {
         handed_over_ = true;
         pass_turn();

@@ -45,14 +45,15 @@ std::size_t measure_small_bytes(Transport& transport, const deadline& limit) {
   constexpr std::size_t first = std::size_t{8} << 10U, last = std::size_t{1} << 20U;
   constexpr double price = 1.25;  // to a dense tensor; a sparse one of that size may gain twice the time
   // A burst of others' traffic should not decide.
-  constexpr int repeats = 5, most_repeats = 15, calls = 4;
+  constexpr int repeats = 9, most_repeats = 31;
   std::vector<float> tensor(last / sizeof(float), 1.0F);
-  // Seconds of the slowest rank, of some calls in a row, as programs make them. What goes before them brings the ranks together.
+  // Seconds of the slowest rank, of a call that finds the link quiet: programs compute between their calls, and what asks behind
+  // another call's data waits for it.
   const auto time = [&](const auto& f) {
     double took = 0;
-    reduce_dense(transport, std::span(&took, 1), max{});
+    reduce_dense(transport, std::span(&took, 1), max{});  // brings the ranks together
     const stopwatch since;
-    for (int i = 0; i < calls; ++i) f();
+    f();
     took = since.elapsed();
     reduce_dense(transport, std::span(&took, 1), max{});
     return took;

@@ -6,14 +6,14 @@
 #include <cstdint>
 #include <vector>
 
-#include "own_rows.hpp"
+#include "own_contribution.hpp"
 #include "stream_exchange.hpp"
 
 namespace omni::detail {
 
 /// What the engine keeps from call to call.
 struct stream_state : stream_set {
-  own_rows own;
+  own_contribution own;
   std::vector<const void*> sources;
   std::vector<std::uint64_t> ahead;  // bit per block that a detector has looked at in advance
 

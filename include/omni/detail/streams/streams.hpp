@@ -42,6 +42,10 @@ class stream_engine : lent_state<stream_state>, public stream_exchange {
         rows_(map_.rows()) {
     size_packets(options, transport.preferred_packet_bytes(), call.largest_block() * element_, call.shares);
     mine_ = call.sign(name, limits_.packet_bytes, limits_.window);
+    if (served()) {  // a server has to know
+      mine_.packet_bytes = limits_.packet_bytes;
+      mine_.window = static_cast<std::uint32_t>(limits_.window);
+    }
     report_.topology = name;
   }
   stream_engine(const stream_engine&) = delete;

@@ -141,7 +141,7 @@ class socket_of {
 
 template <class Inner>
 struct carrier_of {
-  using type = message_socket<Inner>;
+  using type = message_socket;
 };
 template <datagram_transport Inner>
 struct carrier_of<Inner> {

@@ -14,7 +14,7 @@ namespace omni::detail {
 
 /// What an owner has itself for the rows of its share: to folding it is one stream more, that needs no packets. Rows are added as
 /// they are scanned, and folded in ascending order.
-class own_rows {
+class own_contribution {
  public:
   /// Of so many rows none has a block.
   void open(std::uint64_t rows) {
