@@ -11,6 +11,15 @@
 #include "detail/run/mpi_communicator.hpp"
 #endif
 
+// What happens to a tensor, and where to read it (detail/run/collective.hpp drives it, once the ranks agree):
+//
+//     partition   detail/call/call.hpp asks the policy of partition/
+//     detect      detail/streams/block_scanner.hpp, with detail/detect/mark.hpp or the policy of detect/
+//     pack        detail/streams/out_stream.hpp, detail/wire/packet.hpp
+//     exchange    detail/streams/stream_exchange.hpp, over detail/carry/any_mailbox.hpp
+//     fold        detail/streams/streams.hpp, by detail/call/element_loops.hpp
+//     deliver     detail/streams/streams.hpp
+
 namespace omni {
 
 /// Reduces a tensor over all ranks of a communicator; every rank gets the result.

@@ -14,9 +14,9 @@ namespace omni {
 ///
 /// Collective: all ranks call, in the order in which they start operations. Blocks for some hundred milliseconds, the first time,
 /// after what is under way there; then the known numbers come back. Messages: about a hundred of up to 62 KiB to one rank, more on
-/// a fast link, some two hundred reductions of one number, and nine to thirty of each of a few sizes, from 8 KiB to where asking
-/// costs little, by MPI and by omni; on a fast link five of 4 MiB. @throws usage; mpi_error; timeout, if a rank does not call;
-/// error on a communicator that has been unusable before.
+/// a fast link, some two hundred reductions of one number, and a hundred to five hundred of each of a few sizes, from 8 KiB to
+/// where asking costs little, by MPI and by omni; on a fast link five of 4 MiB. @throws usage; mpi_error; timeout, if a rank does
+/// not call; error on a communicator that has been unusable before.
 template <class Comm>
 calibration calibrate(const Comm& comm) {
   constexpr bool known = detail::is_communicator<Comm>;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -77,19 +78,17 @@ class contribution {
   /// unless it is the only part, packed into `room`; how many bytes that takes. What this rank has of its part is in the input.
   static std::size_t fold_part(const call& c, contributions all, std::size_t mine, std::size_t parts, std::span<std::byte> room,
                                stores how, report& r) {
+    expect_lengths(c, all);
+    if (parts == 1 && !is_sparse(c)) {
+      fold_all(c, all);
+      r.union_blocks = c.blocks();
+      return 0;
+    }
     lent_scratch lent;
     auto& sources = lent->sources;
     auto& at = lent->at;
     auto& masks = lent->masks;
-    expect_lengths(c, all);
     const auto element = c.element_bytes();
-    if (parts == 1 && !is_sparse(c)) {  // the smallest tensors: no detours
-      sources.clear();
-      for (const auto& one : all) sources.push_back(one.data());
-      c.fold(sources, false, c.out.data(), c.size());
-      r.union_blocks = c.blocks();
-      return 0;
-    }
     const auto is_kept = [&](std::size_t rank) { return parts != 1 && rank == mine; };
     std::size_t packed = 0;
     // `sources` are where the run begins.
@@ -193,6 +192,14 @@ class contribution {
  private:
   static constexpr std::size_t line = 64;  // of a cache
 
+  // The smallest tensors, of so few ranks: no detours.
+  static void fold_all(const call& c, contributions all) {
+    constexpr std::size_t most = 64;
+    std::array<const void*, most> sources;  // NOLINT(cppcoreguidelines-pro-type-member-init): those that there are
+    expect(all.size() <= most, 0);
+    for (std::size_t rank = 0; rank < all.size(); ++rank) sources[rank] = all[rank].data();
+    c.fold(std::span<const void* const>(sources).first(all.size()), false, c.out.data(), c.size());
+  }
   static std::size_t write_dense(const call& c, std::size_t mine, std::size_t parts, std::span<std::byte> to, stores how,
                                  report& r) {
     r.blocks_sent = c.blocks();

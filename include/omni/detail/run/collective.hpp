@@ -55,7 +55,7 @@ struct topology_traits {
 ///     running     the engine
 class collective : public operation_base {
  public:
-  /// @param own keeps the transport for a call that may outlive the caller's.
+  /// @param own the transport, of a call that may outlive the caller's.
   collective(any_transport& transport, const call& c, const topology_traits& how, std::shared_ptr<any_transport> own = nullptr)
       : own_(std::move(own)), transport_(transport), call_(c), how_(how), rank_(transport.rank()), ranks_(transport.size()) {
     if (ranks_ == 1) {
@@ -70,7 +70,7 @@ class collective : public operation_base {
       messages_ = &transport_.open(room_);
       number_ = messages_->call();
     }
-    keeps_ = transport_.keep_alive();
+    if (own_) keeps_ = transport_.keep_alive();
     ticket_ = transport_.queue();
     agrees_ = transport_.agrees_first();
     if (!call_.is_stage) patience_ = patience(waits_at_most(call_.limit));

@@ -45,15 +45,16 @@ std::size_t measure_small_bytes(Transport& transport, const deadline& limit) {
   constexpr std::size_t first = std::size_t{8} << 10U, last = std::size_t{1} << 20U;
   constexpr double price = 1.25;  // to a dense tensor; a sparse one of that size may gain twice the time
   // A burst of others' traffic should not decide.
-  constexpr int repeats = 9, most_repeats = 31;
+  constexpr int repeats = 5, most_repeats = 15;
   std::vector<float> tensor(last / sizeof(float), 1.0F);
-  // Seconds of the slowest rank, of a call that finds the link quiet: programs compute between their calls, and what asks behind
-  // another call's data waits for it.
-  const auto time = [&](const auto& f) {
+  // Seconds of the slowest rank, of so many calls in a row that the queues on the way are as full as they get: a link may let what
+  // comes after a pause pass faster than it can go on.
+  const auto time = [&](std::size_t bytes, const auto& f) {
+    const auto calls = std::clamp<std::size_t>(last / bytes, 4, 32);
     double took = 0;
     reduce_dense(transport, std::span(&took, 1), max{});  // brings the ranks together
     const stopwatch since;
-    f();
+    for (std::size_t i = 0; i < calls; ++i) f();
     took = since.elapsed();
     reduce_dense(transport, std::span(&took, 1), max{});
     return took;
@@ -63,9 +64,9 @@ std::size_t measure_small_bytes(Transport& transport, const deadline& limit) {
     const auto x = std::span(tensor).first(bytes / sizeof(float));
     double mpi = 1e9, asked = 1e9;
     for (int i = 0; i < most_repeats && (i < repeats || asked > price * mpi); ++i) {
-      mpi = std::min(mpi, time([&] { reduce_dense(transport, x, max{}); }));
-      asked =
-          std::min(asked, time([&] { static_cast<void>(reduce_over(transport, x, max{}, automatic{.small_bytes = 1}, limit)); }));
+      mpi = std::min(mpi, time(bytes, [&] { reduce_dense(transport, x, max{}); }));
+      asked = std::min(
+          asked, time(bytes, [&] { static_cast<void>(reduce_over(transport, x, max{}, automatic{.small_bytes = 1}, limit)); }));
     }
     if (asked <= price * mpi) break;
   }
