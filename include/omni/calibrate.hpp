@@ -12,9 +12,9 @@ namespace omni {
 /// link wants them, and `automatic` chooses up to which size nothing is asked, which dense tensors take the ring, and when two
 /// levels pay. omni::plan does the same by itself.
 ///
-/// Collective: all ranks call, in the order in which they start operations. Blocks for some hundred milliseconds, the first time,
+/// Collective: all ranks call, in the order in which they start operations. Blocks for a second or two, the first time,
 /// after what is under way there; then the known numbers come back. Messages: about a hundred of up to 62 KiB to one rank, more on
-/// a fast link, some two hundred reductions of one number, and a hundred to five hundred of each of a few sizes, from 8 KiB to
+/// a fast link, some hundreds of reductions of one number, and twenty to five hundred of each of a few sizes, from 8 KiB to
 /// where asking costs little, by MPI and by omni; on a fast link five of 4 MiB. @throws usage; mpi_error; timeout, if a rank does
 /// not call; error on a communicator that has been unusable before.
 template <class Comm>

@@ -95,7 +95,8 @@ concept message_transport = requires(T& t, const T& c) {
 };
 
 /// Carries datagrams between the ranks of a group: packets that may be lost, doubled, delayed or changed on the way, as long as
-/// some arrive whole. detail/datagram/datagram_demux.hpp makes one of any datagram socket.
+/// some arrive whole. detail/datagram/datagram_demux.hpp makes one of any datagram socket, and has its mailbox. Topologies of users
+/// do not run over it.
 template <class T>
 concept datagram_transport = requires(T& t, const T& c, double seconds) {
   { c.rank() } -> std::convertible_to<int>;

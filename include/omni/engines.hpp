@@ -9,7 +9,7 @@
 #endif
 
 // Everything below the call: what omni::compiled has compiled, and allreduce.hpp includes otherwise. A program that links
-// omni::compiled includes it where it uses a topology or a transport of its own.
+// omni::compiled includes it where it uses a topology of its own, or a transport that may lose packets.
 
 namespace omni {
 namespace detail {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <clocale>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -58,7 +59,8 @@ class text {
     std::array<char, 350> digits{};                                      // of the largest double
     const auto n = std::snprintf(digits.data(), digits.size(), how, x);  // NOLINT(cppcoreguidelines-pro-type-vararg)
     std::string written(digits.data(), static_cast<std::size_t>(std::max(n, 0)));
-    std::replace(written.begin(), written.end(), ',', '.');  // the program's locale may write it so
+    const std::string_view point = std::localeconv()->decimal_point;  // as the program's locale writes it
+    if (const auto at = written.find(point); at != std::string::npos) written.replace(at, point.size(), ".");
     return *this << written;
   }
   [[gnu::noinline]] text& digits(std::uint64_t n) {

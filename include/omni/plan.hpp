@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <span>
 #include <string>
-#include <thread>
 #include <tuple>
 #include <type_traits>
 #include <utility>

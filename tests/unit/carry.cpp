@@ -89,6 +89,7 @@ TEST_CASE("carry: what a transport does not offer has a default") {
   mailbox_room room;
   auto& messages = there.open(room);
   CHECK(messages.call() == 7);
+  CHECK_FALSE(messages.shares_packets());
   CHECK(messages.enter());
   CHECK(messages.room(10).empty());
   CHECK_THROWS_AS(there.open_datagrams(room), omni::usage);

@@ -104,6 +104,19 @@ TEST_CASE("shared memory: what ran, and that packets lay in it") {
   CHECK(checked == 21);
 }
 
+TEST_CASE("shared memory: the packets of key-value tensors lie in it") {
+  std::atomic<int> right = 0;
+  sharing::run(3, [&](sharing& comm) {
+    const auto rank = static_cast<std::uint32_t>(comm.rank());
+    const std::vector<std::uint32_t> keys{rank, 10};
+    const std::vector<int> values{1, 2};
+    const auto r = omni::allreduce(comm, omni::sparse_view{keys, values}, omni::colocated{});
+    if (r.keys == std::vector<std::uint32_t>{0, 1, 2, 10} && r.values == std::vector<int>{1, 1, 1, 6} &&
+        r.report.extra_bytes >= sharing::mailbox::packet_room)
+      ++right;
+  });
+  CHECK(right == 3);
+}
 TEST_CASE("shared memory: a rank without room for packets sends all to messages") {
   for (int without = 0; without < 3; ++without) {
     std::atomic<int> right = 0;

@@ -73,7 +73,7 @@ class call {
   bool shares = false;               ///< and share memory for packets
   std::chrono::nanoseconds limit{};  ///< of a wait, as the caller chose it; 0: not
   bool is_stage = false;             ///< of another call, that is: neither traced by itself nor left to MPI unseen
-  const void* native = nullptr;      ///< how the transport reduces it by itself (native_reduction), if it does
+  const void* native = nullptr;      ///< how the transport reduces it by itself, if it does
   bool is_part = false;              ///< of a key-value call, which is what is told of
   const signature* terms = nullptr;  ///< of that call, which are what ranks have to give alike
   bool is_summary = false;           ///< three numbers that go with the agreement, where there is one

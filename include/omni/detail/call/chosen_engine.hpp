@@ -39,6 +39,7 @@ class chosen_engine {
   void wait() { engine_->wait(); }
   [[nodiscard]] bool done() const { return engine_->done(); }
   [[nodiscard]] awaited awaits() const { return engine_->awaits(); }
+  [[nodiscard]] bool sends_itself() const { return engine_->sends_itself(); }
   bool hurry() { return engine_->hurry(); }
   void give_up() noexcept { engine_->give_up(); }
   void finish(report& r) const { engine_->finish(r); }

@@ -20,6 +20,8 @@ class engine : public interface {
   virtual void wait() = 0;
   [[nodiscard]] virtual bool done() const = 0;
   [[nodiscard]] virtual awaited awaits() const = 0;
+  /// Whether it sends by the call's own mailbox, which is closed else.
+  [[nodiscard]] virtual bool sends_itself() const = 0;
   /// There is no time left to tell others of an error. True: of an engine that can hurry.
   virtual bool hurry() = 0;
   /// After an error here: tells the others.
@@ -27,7 +29,7 @@ class engine : public interface {
   virtual void finish(report& r) const = 0;
 };
 
-/// An engine of a topology's, by the members that it has: the last three are optional.
+/// An engine of a topology's, by the members that it has: the last four are optional.
 template <class Engine>
 class driven final : public engine {
  public:
@@ -42,6 +44,10 @@ class driven final : public engine {
   [[nodiscard]] awaited awaits() const override {
     if constexpr (requires { engine_.awaits(); }) return engine_.awaits();
     else return {};
+  }
+  [[nodiscard]] bool sends_itself() const override {
+    if constexpr (requires { engine_.sends_itself(); }) return engine_.sends_itself();
+    else return true;
   }
   bool hurry() override {
     if constexpr (requires { engine_.hurry(); }) return engine_.hurry();

@@ -63,11 +63,11 @@ inline std::chrono::nanoseconds environment_limit() {
     std::string digits(value);
     // The program's locale may write numbers with a comma.
     const auto point = digits.find('.');
-    if (point != std::string::npos) digits[point] = *std::localeconv()->decimal_point;
+    if (point != std::string::npos) digits.replace(point, 1, std::localeconv()->decimal_point);
     char* end = nullptr;
     const double seconds = std::strtod(digits.c_str(), &end);
     constexpr double most = 1e9;
-    const bool is_number = value.find_first_not_of("0123456789.+-eE") == std::string_view::npos && *end == 0;
+    const bool is_number = value.find_first_not_of(" 0123456789.+-eE") == std::string_view::npos && *end == 0;
     if (!is_number || !(seconds >= 0 && seconds <= most)) refuse_environment("OMNI_TIMEOUT", "a number of seconds, 0 for none");
     return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(seconds));
   }();

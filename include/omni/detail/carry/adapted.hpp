@@ -51,19 +51,26 @@ class adapted_mailbox final : public any_mailbox {
   void nudge() override {
     if constexpr (requires { inner_.nudge(); }) inner_.nudge();
   }
+  [[nodiscard]] bool shares_packets() const override { return shares; }
   [[nodiscard]] bool enter() override {
-    if constexpr (requires { inner_.enter(); }) return inner_.enter();
+    if constexpr (shares) return inner_.enter();
     else return true;
   }
   [[nodiscard]] std::span<std::byte> room(std::size_t bytes) override {
-    if constexpr (requires { inner_.room(bytes); }) return inner_.room(bytes);
+    if constexpr (shares) return inner_.room(bytes);
     else return {};
   }
   void release(int peer, unsigned stream) override {
-    if constexpr (requires { inner_.release(peer, stream); }) inner_.release(peer, stream);
+    if constexpr (shares) inner_.release(peer, stream);
   }
 
  private:
+  static constexpr bool shares = requires(Mailbox & m) {
+    m.enter();
+    m.room(std::size_t{1});
+    m.release(0, 0U);
+  };
+
   Mailbox inner_;
 };
 

@@ -42,6 +42,8 @@ class any_mailbox : public any_box {
 
   // Packets in memory that the ranks share:
 
+  /// Whether the mailbox can have some.
+  [[nodiscard]] virtual bool shares_packets() const { return false; }
   /// Goes over to it; false while another call has it.
   [[nodiscard]] virtual bool enter() { return true; }
   /// Where a packet to be sent has to lie.

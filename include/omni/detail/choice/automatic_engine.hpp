@@ -41,6 +41,7 @@ class native_engine {
   }
   void wait() { transport_.wait_allreduce(); }
   [[nodiscard]] bool done() const { return reduced_; }
+  [[nodiscard]] static bool sends_itself() { return false; }
   [[nodiscard]] awaited awaits() const { return {{}, "MPI_Iallreduce"}; }
   void finish(report& r) const {
     r.topology = "mpi";

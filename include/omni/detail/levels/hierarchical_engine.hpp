@@ -103,6 +103,7 @@ class hierarchical_engine {
     if (at_ != stages_.size() && stages_[at_] && !stages_[at_]->done()) stages_[at_]->wait_for_step();
   }
   [[nodiscard]] bool done() const { return at_ == stages_.size(); }
+  [[nodiscard]] static bool sends_itself() { return false; }
   [[nodiscard, gnu::cold]] awaited awaits() const {
     constexpr std::array<const char*, 4> what{"reduction inside the host", "reduction between hosts", "results inside the host",
                                               ""};

@@ -39,7 +39,8 @@ class sparse_engine : lent_state<sparse_state<typename Call::key_type, typename 
   using lent_state<sparse_state<K, T>>::s_;
 
  public:
-  sparse_engine(ownership who, const stream_options& options, const Call& call, const any_transport& transport,
+  /// `may_share`: the ranks have agreed to put packets into memory that they share.
+  sparse_engine(ownership who, const stream_options& options, const Call& call, bool may_share, const any_transport& transport,
                 any_mailbox& messages)
       : stream_exchange(who, transport, messages, *s_),
         call_(call),
@@ -48,7 +49,7 @@ class sparse_engine : lent_state<sparse_state<typename Call::key_type, typename 
         rows_(call.sizes.pairs),
         result_rows_(map_.most_folded(static_cast<std::uint64_t>(ranks_), call.sizes.pairs)) {
     const auto anywhere = chunk_layout(call.largest_width() * sizeof(T), alignof(T)).least();
-    size_packets(options, transport.preferred_packet_bytes(), layout_.least(), call.shares, anywhere);
+    size_packets(options, transport.preferred_packet_bytes(), layout_.least(), may_share, anywhere);
     mine_ = call.sign(limits_);
     folded_ = served();
   }
@@ -301,8 +302,8 @@ struct sparse_streams {
   static constexpr std::string_view name = "key-value";
 
   struct engine : sparse_engine<Call> {
-    engine(const sparse_streams& t, const call& /*terms*/, const any_transport& transport, any_mailbox& messages)
-        : sparse_engine<Call>(t.owners, t.options, *t.pairs, transport, messages) {}
+    engine(const sparse_streams& t, const call& agreed, const any_transport& transport, any_mailbox& messages)
+        : sparse_engine<Call>(t.owners, t.options, *t.pairs, agreed.shares, transport, messages) {}
   };
 };
 

@@ -83,12 +83,17 @@ consteval bool is_place() {
                 "<omni/engines.hpp>");
   return known && !(transports && std::is_const_v<Comm>);
 }
+[[noreturn, gnu::cold]] inline void refuse_servers() {
+  throw usage("omni: a plain communicator has no dedicated servers; make an omni::cluster of it");
+}
 template <class Comm, class Call, class Topology>
 report run_call(Comm& comm, Call& c, const Topology& topology) {
   if constexpr (!is_place<Comm, Topology>()) {
     return {};
   } else if constexpr (transport_type<Comm>) {
     return run_over(comm, c, topology);
+  } else if constexpr (std::is_same_v<Topology, dedicated>) {
+    refuse_servers();
   } else {
     using traits = communicator<std::remove_const_t<Comm>>;
     traits::note_native(c);
@@ -101,6 +106,8 @@ request start_call(Comm& comm, Call& c, const Topology& topology) {
     return {};
   } else if constexpr (transport_type<Comm>) {
     return start_over(comm, c, topology);
+  } else if constexpr (std::is_same_v<Topology, dedicated>) {
+    refuse_servers();
   } else {
     static_assert(!Call::is_group || takes_groups<Topology>,
                   "omni: this topology takes a group's tensors one after the other, which iallreduce cannot; start one for each");

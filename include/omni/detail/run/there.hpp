@@ -66,7 +66,7 @@ auto on_ranks(Transport& transport, Call& call, const Topology& topology, const 
     }
   } else if constexpr (dedicates) {
     static_cast<void>(f);
-    throw usage("omni: a plain communicator has no dedicated servers; make an omni::cluster of it");
+    refuse_servers();
     return f(transport, call, automatic{});
   } else {
     return f(transport, call, topology);

@@ -222,14 +222,20 @@ class slot_engine {
   stopwatch watch_;
 };
 
+template <class Topology>
+inline constexpr bool is_hierarchical = false;
+template <class Inner, class Outer>
+inline constexpr bool is_hierarchical<hierarchical<Inner, Outer>> = true;
+
 /// What a topology is where packets may be lost: slots, of all ranks or of dedicated servers. There is nothing to choose.
 template <class Topology>
 struct over_slots : Topology {
   static_assert(!std::is_same_v<Topology, replicated>, "omni: replicated needs a transport that loses nothing; use colocated");
   static constexpr bool known = std::is_same_v<Topology, automatic> || std::is_same_v<Topology, colocated> ||
-                                std::is_same_v<Topology, dedicated> || std::is_same_v<Topology, hierarchical<>>;
+                                std::is_same_v<Topology, dedicated> || is_hierarchical<Topology>;
   static_assert(known || std::is_same_v<Topology, replicated>,
-                "omni: where packets may be lost, the topology is automatic, colocated or dedicated");
+                "omni: where packets may be lost, the topology is automatic, colocated, hierarchical (which is colocated there) or "
+                "dedicated");
 
   static constexpr bool takes_groups = false;
 

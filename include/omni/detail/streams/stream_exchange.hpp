@@ -80,7 +80,7 @@ class stream_exchange {
   void size_packets(const stream_options& options, std::size_t preferred, std::size_t largest_block_bytes, bool may_share,
                     std::size_t anywhere = 0) {
     limits_ = options.limits(ranks_ + servers_, preferred, largest_block_bytes);
-    if (!may_share || window_ == nullptr) return;
+    if (!may_share || window_ == nullptr || !messages_.shares_packets()) return;
     const auto fitting = [&](std::size_t block_bytes) {
       return options.limits_within(shared_packets::most_bytes, owners(), shared_packets::in_flight, block_bytes,
                                    window_->how_to_store());
