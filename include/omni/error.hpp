@@ -58,10 +58,11 @@ class text {
   text& number(const char* how, double x) {
     std::array<char, 350> digits{};                                      // of the largest double
     const auto n = std::snprintf(digits.data(), digits.size(), how, x);  // NOLINT(cppcoreguidelines-pro-type-vararg)
-    std::string written(digits.data(), static_cast<std::size_t>(std::max(n, 0)));
+    const std::string_view written(digits.data(), static_cast<std::size_t>(std::max(n, 0)));
     const std::string_view point = std::localeconv()->decimal_point;  // as the program's locale writes it
-    if (const auto at = written.find(point); at != std::string::npos) written.replace(at, point.size(), ".");
-    return *this << written;
+    const auto at = written.find(point);
+    if (at == std::string_view::npos) return *this << written;
+    return *this << written.substr(0, at) << "." << written.substr(at + point.size());
   }
   [[gnu::noinline]] text& digits(std::uint64_t n) {
     said_ += std::to_string(n);

@@ -20,13 +20,11 @@ begun begin_call(const omni::transport::mpi& transport, const void* in, void* ou
   return omni::detail::with_call<T>(
       std::span(static_cast<const T*>(in), n), std::span(static_cast<T*>(out), n),
       [&](auto& call, const omni::automatic& t) {
-        using under_way = omni::detail::collective_by<omni::automatic>;
         call.blocking = blocking;
         call.outlive();
         omni::detail::note_native_over<omni::transport::mpi>(call);
         auto there = std::make_shared<omni::detail::adapted<omni::transport::mpi>>(transport);
-        return begun{std::make_unique<under_way>(*there, call, t, there),
-                     [](const omni::detail::operation_base& op) { return static_cast<const under_way&>(op).handed_over(); }};
+        return begun(std::make_unique<omni::detail::collective_by<omni::automatic>>(*there, call, t, there));
       },
       topology, arguments...);
 }

@@ -54,7 +54,7 @@ struct engine::request {
   const reduction* how;
   aligned_buffers buffers;
   std::size_t count;
-  begun running{};
+  begun running;
   MPI_Request handle = MPI_REQUEST_NULL;
   held_outcome result = std::make_shared<outcome>();
   bool failed = false;
@@ -196,20 +196,20 @@ bool engine::reduce(communicator& on, const reduction& how, const arguments& a, 
   const auto start = clock::now();
   aligned_buffers buffers(a.in, a.out, n * how.bytes, how.alignment);
   auto running = how.begin(*on.transport, buffers.in(), buffers.out(), n, topology_, true);
-  running.op->detach();
-  while (!running.op->done()) {
-    const bool moved = running.op->progress();
-    if (drive() || moved || running.op->done()) continue;
-    if (alone_ && is_idle() && !running.op->is_limited()) {
-      running.op->wait_for_step();
+  running->detach();
+  while (!running->done()) {
+    const bool moved = running->progress();
+    if (drive() || moved || running->done()) continue;
+    if (alone_ && is_idle() && !running->is_limited()) {
+      running->wait_for_step();
       continue;
     }
     lock.unlock();
     std::this_thread::yield();
     lock.lock();
   }
-  const auto& report = running.op->result();  // or throws
-  if (running.left_to_mpi(*running.op)) return false;
+  const auto& report = running->result();  // or throws
+  if (running->handed_over()) return false;
   buffers.deliver();
   statistics_.add(report, true);
   if (sampled) statistics_.add_sample(since(start), dense_seconds);
@@ -272,7 +272,7 @@ void engine::begin(request& r) {
   ++r.on->running;
   try {
     r.running = r.how->begin(r.transport, r.buffers.in(), r.buffers.out(), r.count, topology_, false);
-    r.running.op->detach();
+    r.running->detach();
   } catch (const std::exception& e) {
     std::cerr << "omni preload: " << e.what() << std::endl;
     r.failed = true;
@@ -283,28 +283,28 @@ void engine::end(request& r) {
   --r.on->running;
   try {
     if (r.failed) throw omni::error("not begun");
-    statistics_.add(r.running.op->result(), false);
+    statistics_.add(r.running->result(), false);
     r.buffers.deliver();
   } catch (const std::exception& e) {
     if (!r.failed) std::cerr << "omni preload: " << e.what() << std::endl;
     r.result->code = MPI_ERR_OTHER;
   }
-  r.running.op.reset();
+  r.running.reset();
 }
 
 bool engine::drive() {
   bool moved = false;
   for (std::size_t i = 0; i < under_way_.size();) {
     auto& r = *under_way_[i];
-    if (r.running.op == nullptr && !r.failed) {
+    if (r.running == nullptr && !r.failed) {
       if (r.on->running == most_running) {
         ++i;
         continue;
       }
       begin(r);
     }
-    if (!r.failed && r.running.op->progress()) moved = true;
-    if (!r.failed && !r.running.op->done()) {
+    if (!r.failed && r.running->progress()) moved = true;
+    if (!r.failed && !r.running->done()) {
       ++i;
       continue;
     }

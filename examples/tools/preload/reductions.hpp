@@ -7,7 +7,7 @@
 #include <array>
 #include <cstddef>
 #include <memory>
-#include <omni/request.hpp>
+#include <omni/detail/run/collective.hpp>
 #include <omni/topology/automatic.hpp>
 #include <omni/transport/mpi.hpp>
 
@@ -22,11 +22,7 @@ enum class operation : unsigned char { sum, prod, min, max, band, bor, bxor, lan
 inline constexpr std::size_t operations = 10;
 
 /// An operation of omni, begun and not driven by anybody yet.
-struct begun {
-  std::unique_ptr<omni::detail::operation_base> op;
-  bool (*left_to_mpi)(const omni::detail::operation_base&) =
-      nullptr;  ///< when done: MPI's allreduce is best, and still to be called
-};
+using begun = std::unique_ptr<omni::detail::collective>;
 
 /// How a type is folded by an operation.
 struct reduction {

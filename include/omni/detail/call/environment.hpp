@@ -60,10 +60,12 @@ inline std::chrono::nanoseconds environment_limit() {
   static const auto limit = [] {
     const auto value = environment("OMNI_TIMEOUT");
     if (value.empty()) return std::chrono::nanoseconds(0);
-    std::string digits(value);
-    // The program's locale may write numbers with a comma.
-    const auto point = digits.find('.');
-    if (point != std::string::npos) digits.replace(point, 1, std::localeconv()->decimal_point);
+    const auto point = value.find('.');
+    std::string digits(value.substr(0, point));
+    if (point != std::string_view::npos) {  // which the program's locale may write in another way
+      digits += std::localeconv()->decimal_point;
+      digits += value.substr(point + 1);
+    }
     char* end = nullptr;
     const double seconds = std::strtod(digits.c_str(), &end);
     constexpr double most = 1e9;

@@ -72,8 +72,8 @@ inline report run_natively(any_transport& transport, const call& c, const stopwa
 template <class Topology>
 void expect_usable_over(const any_transport& transport, const call& c, const Topology& topology) {
   expect_usable(c);
+  expect_packets_of(topology);
   if constexpr (requires { topology.expect(c, transport); }) topology.expect(c, transport);
-  else expect_packets_of(topology);
 }
 
 /// The blocking call: hand over to MPI what MPI does better, run the state machine for the rest.
