@@ -54,7 +54,7 @@ struct engine::request {
   const reduction* how;
   aligned_buffers buffers;
   std::size_t count;
-  begun running;
+  begun running{};
   MPI_Request handle = MPI_REQUEST_NULL;
   held_outcome result = std::make_shared<outcome>();
   bool failed = false;
