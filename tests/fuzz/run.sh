@@ -34,26 +34,20 @@ mkdir -p "$build/findings"
 rc=0
 targets=(packets server slots)
 echo "== compile"
-compiling=()
+rm -f "$build/fuzz"
+if ! "$compiler" -std=c++20 -O1 -g1 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined -I"$here/../../include" "$here/fuzz.cpp" \
+  -o "$build/fuzz" -pthread; then
+  echo "== did NOT compile"
+  exit 1
+fi
 for target in "${targets[@]}"; do
-  rm -f "$build/fuzz-$target"
-  "$compiler" -std=c++20 -O1 -g1 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined -DOMNI_FUZZ="$target" -I"$here/../../include" \
-    "$here/fuzz.cpp" -o "$build/fuzz-$target" -pthread &
-  compiling+=($!)
-done
-wait "${compiling[@]}"
-for target in "${targets[@]}"; do
-  if [ ! -x "$build/fuzz-$target" ]; then
-    echo "== $target: did NOT compile"
-    rc=1
-    continue
-  fi
+  export OMNI_FUZZ=$target
   mkdir -p "$build/$target"
   cp -r "$here/corpus/$target/." "$build/$target/"
   # Buffers are given up on purpose after an error: a process fuzzes for a while only, and the next goes on from its corpus.
   end=$((SECONDS + seconds)) runs=0
   while [ $SECONDS -lt $end ]; do
-    if ! timeout $((end - SECONDS + 60)) "$build/fuzz-$target" -max_total_time=$((end - SECONDS)) -runs=20000 -max_len=20000 -detect_leaks=0 -print_final_stats=1 \
+    if ! timeout $((end - SECONDS + 60)) "$build/fuzz" -max_total_time=$((end - SECONDS)) -runs=20000 -max_len=20000 -detect_leaks=0 -print_final_stats=1 \
       -timeout=20 -rss_limit_mb=4096 -artifact_prefix="$build/findings/$target-" "$build/$target" >"$build/$target.log" 2>&1; then
       tail -40 "$build/$target.log"
       echo "== $target: FOUND something, see $build/findings"
@@ -66,7 +60,7 @@ for target in "${targets[@]}"; do
   echo "== $target: $runs inputs, $(sed -n 's/.*cov: \([0-9]*\).*/\1/p' "$build/$target.log" | tail -1) edges covered, $(ls "$build/$target" | wc -l) inputs kept"
   if [ $keep = 1 ] && [ $rc = 0 ]; then
     rm -rf "$build/merged" && mkdir "$build/merged"
-    "$build/fuzz-$target" -merge=1 -detect_leaks=0 "$build/merged" "$build/$target" >/dev/null 2>&1 && rm -f "$here/corpus/$target/"[0-9a-f]* && cp "$build/merged/"* "$here/corpus/$target/"
+    "$build/fuzz" -merge=1 -detect_leaks=0 "$build/merged" "$build/$target" >/dev/null 2>&1 && rm -f "$here/corpus/$target/"[0-9a-f]* && cp "$build/merged/"* "$here/corpus/$target/"
   fi
 done
 exit $rc
