@@ -42,7 +42,7 @@ struct options {
   int repeats = 9;
   double rate = 0;  // Gbit/s
   std::uint64_t seed = 1;
-  std::string json;
+  std::string json, pack = "automatic";
   bool out_of_place = false;
   std::string setting;  // of the process, for the JSON
   bool count_bytes = false, calibrate = false, phases = false, alone = false, few = false;
@@ -87,6 +87,11 @@ void fill(std::vector<T>& x, const options& o, double density, int rank, int siz
   const auto blocks = (x.size() + o.block - 1) / o.block;
   std::mt19937_64 random(o.seed + (o.pattern == "identical" ? 0 : static_cast<std::uint64_t>(rank) * 7919));
   std::bernoulli_distribution chosen(density);
+  if (o.pattern == "elements") {
+    for (std::size_t i = 0; i < x.size(); ++i)
+      if (chosen(random)) x[i] = static_cast<T>(1 + (i + static_cast<std::size_t>(rank)) % 7);
+    return;
+  }
   const auto hot = std::max<std::size_t>(blocks / static_cast<std::size_t>(size), 1);
   for (std::size_t b = 0; b < blocks; ++b) {
     bool on = chosen(random);
@@ -173,8 +178,11 @@ nlohmann::json measure(const world& w, const options& o, const std::vector<MPI_C
     std::vector<double> ours;
     omni::report report;
     std::size_t wrong = 0;
+    const auto pack = o.pack == "always"  ? omni::packing::always
+                      : o.pack == "never" ? omni::packing::never
+                                          : omni::packing::automatic;
     const auto call_on = [&](auto& comm, std::size_t k, const auto&... policies) {
-      const omni::fixed_blocks blocks{o.block};
+      const omni::fixed_blocks blocks{.elements = o.block, .pack = pack};
       report = o.out_of_place ? omni::allreduce(comm, std::as_const(input), x[k], blocks, policies...)
                               : omni::allreduce(comm, x[k], blocks, policies...);
     };
@@ -317,9 +325,14 @@ int main(int argc, char** argv) {
   app.add_option("--servers", o.servers, "ranks that serve the others, the last ones (dedicated)")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
-  app.add_option("--pattern", o.pattern,
-                 "independent: each rank its own blocks; identical: all the same; hot: all in the first 1/N")
-      ->check(CLI::IsMember({"independent", "identical", "hot"}))
+  app.add_option(
+         "--pattern", o.pattern,
+         "independent: each rank its own blocks; identical: all the same; hot: all in the first 1/N; elements: each rank its "
+         "own elements, scattered, and the densities are theirs")
+      ->check(CLI::IsMember({"independent", "identical", "hot", "elements"}))
+      ->capture_default_str();
+  app.add_option("--pack", o.pack, "blocks travel as their elements that are not null")
+      ->check(CLI::IsMember({"automatic", "always", "never"}))
       ->capture_default_str();
   app.add_option("--block", o.block, "elements of a block")->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--packet", o.packet, "bytes of a packet, 0: chosen (not with automatic)")->capture_default_str();

@@ -13,4 +13,12 @@ struct block_range {
   friend bool operator==(const block_range&, const block_range&) = default;
 };
 
+/// Whether the blocks that are not null travel as their elements that are not null, where that is shorter: a bit or an index for
+/// each, and the elements. The bits of the result stay the same.
+enum class packing {
+  automatic,  ///< where a sample says that it is worth while (docs/tuning.md)
+  always,
+  never,
+};
+
 }  // namespace omni

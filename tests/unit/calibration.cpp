@@ -183,18 +183,18 @@ TEST_CASE("the sampled density is right wherever the blocks lie that are not nul
     using call_type = omni::detail::typed_call<float, omni::sum, omni::fixed_blocks, omni::simd_detector>;
     const call_type::policies policies({}, {block}, {});
     const call_type call(policies, x, x);
-    CHECK(omni::detail::sampled_density(call) == 0);
+    CHECK(omni::detail::sample_of(call).density == 0);
     for (std::size_t quarter = 0; blocks >= 16 && quarter < 4; ++quarter) {
       std::fill(x.begin(), x.end(), 0.0F);
       const auto from = quarter * blocks / 4, to = (quarter + 1) * blocks / 4;
       std::fill_n(x.begin() + static_cast<std::ptrdiff_t>(from * block), (to - from) * block, 1.0F);
       CAPTURE(blocks);
       CAPTURE(quarter);
-      const auto density = omni::detail::sampled_density(call);
+      const auto density = omni::detail::sample_of(call).density;
       CHECK(density > 0.15);
       CHECK(density < 0.35);
     }
     std::fill(x.begin(), x.end(), 1.0F);
-    CHECK(omni::detail::sampled_density(call) == 1);
+    CHECK(omni::detail::sample_of(call).density == 1);
   }
 }

@@ -14,6 +14,7 @@ namespace omni {
 /// Small blocks skip more; large blocks cost less to find and list (4 bytes a block on the wire). 256 floats are 1 KiB.
 struct fixed_blocks {
   std::size_t elements = 256;
+  packing pack = packing::automatic;  ///< ranks may differ
 
   [[nodiscard]] constexpr std::size_t count(std::size_t n) const { return n / elements + (n % elements != 0 ? 1 : 0); }
   [[nodiscard]] constexpr block_range block(std::size_t i, std::size_t n) const {

@@ -18,6 +18,7 @@
 #include "../../concepts.hpp"
 #include "../deal/parts.hpp"
 #include "../detect/mark.hpp"
+#include "../wire/packed_block.hpp"
 #include "../wire/signature.hpp"
 #include "element_loops.hpp"
 #include "tensor_elsewhere.hpp"
@@ -67,6 +68,8 @@ class call {
   std::string_view topology{};   ///< as the caller named it
   std::uint64_t options = 0;     ///< of the topology, where all ranks must have the same ones
   double density = 1;            ///< of the densest rank, sampled; for a topology that asks for it
+  bool packs = false;            ///< blocks that are not null travel as their elements that are not
+  double packed = 1;             ///< of a block's bytes, what its packed form has, as far as the ranks have agreed on it
   std::size_t packet_bytes = 0;  ///< as the caller chose them for the topology, 0: not
   int window = 0;
   bool agreed = false;               ///< all ranks are known to have called alike
@@ -103,6 +106,7 @@ class call {
   void mark_ahead(const std::byte* all, std::size_t n, std::size_t block, std::span<std::uint64_t> marks) const {
     loops_->mark_ahead(policies_, all, n, block, marks);
   }
+  [[nodiscard]] const null_element& null() const { return null_; }
   /// Makes n elements null.
   void clear_elements(std::byte* to, std::size_t n) const { fill(to, n * element_bytes(), null_); }
   /// What one rank alone has to do.
@@ -167,6 +171,28 @@ class call {
   /// What no rank contributes to is null.
   void clear(std::size_t block, std::size_t n) const { clear_elements(output(block, n), range(block, n).size); }
 
+  // ---- packing
+  /// Whether it has to be known which share of the elements of blocks that are not null are not null either.
+  [[nodiscard]] bool asks_to_pack() const {
+    constexpr std::size_t least_bytes = std::size_t{64} << 10U;
+    return skips() && !elsewhere_ && bytes() >= least_bytes && pack_ != packing::never;
+  }
+  /// Of the ranks' shares the largest.
+  void pack_by(double elements) {
+    constexpr double worth_while = 0.9;
+    packed = skips() && blocks_ != 0 ? packed_share(elements) : 1;
+    packs = skips() && !elsewhere_ && pack_ != packing::never && (pack_ == packing::always || packed < worth_while);
+  }
+  /// Whether it packs where packets lie in memory that ranks share, if not everywhere: copying a block there takes no longer than
+  /// packing it (docs/tuning.md).
+  [[nodiscard]] bool packs_over(bool shared_memory) const { return packs && (!shared_memory || pack_ == packing::always); }
+  /// What a packed block has of the bytes of one that is not, if such a share of its elements are not null.
+  [[nodiscard]] double packed_share(double elements) const {
+    const auto n = std::max<std::size_t>(largest_, 1);
+    const packed_shape shape(n, element_bytes(), static_cast<std::size_t>(elements * static_cast<double>(n) + 0.5));
+    return static_cast<double>(shape.bytes) / static_cast<double>(n * element_bytes());
+  }
+
   // ---- stages of two levels
   void see_as(const stage_view& stage) {
     stage_ = std::make_shared<const stage_view>(stage);
@@ -212,6 +238,8 @@ class call {
     made.blocking = blocking;
     made.limit = limit;
     made.native = native;
+    made.packs = packs;
+    made.packed = packed;
     return made;
   }
 
@@ -270,6 +298,7 @@ class call {
   void measure() {
     if (loops_->null != nullptr) null_ = null_element(loops_->null(policies_), loops_->element_bytes);
     if (loops_->uniform != nullptr) uniform_ = loops_->uniform(policies_);
+    if (loops_->pack != nullptr) pack_ = loops_->pack(policies_);
     is_plain_ = uniform_ != 0 && !group_ && !elsewhere_ && !(stage_ && stage_->cut);
   }
   [[nodiscard]] block_range range_in(std::size_t block, std::size_t n) const {
@@ -304,6 +333,7 @@ class call {
   std::shared_ptr<tensor_elsewhere> elsewhere_{};
   bool is_plain_ = false;  // one tensor, in blocks of one size, in their order: no more to ask for most calls
   std::size_t size_ = 0, blocks_ = 0, largest_ = 0, uniform_ = 0;
+  packing pack_ = packing::automatic;
   null_element null_{};
 };
 

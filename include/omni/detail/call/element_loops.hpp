@@ -109,6 +109,7 @@ struct element_loops {
   std::size_t (*largest)(const void* policies, std::size_t n) = nullptr;
   std::size_t (*uniform)(const void* policies) = nullptr;                              ///< of equal blocks
   block_range (*block)(const void* policies, std::size_t i, std::size_t n) = nullptr;  ///< of others
+  packing (*pack)(const void* policies) = nullptr;                                     ///< null: automatic
   std::uint64_t (*operation_state)(const void* policies) = nullptr;                    ///< null: there is none
   std::uint64_t (*partition_state)(const void* policies) = nullptr;                    ///< null: there is none
   std::shared_ptr<const void> (*copy)(const void* policies) = nullptr;                 ///< for what outlives the caller's
@@ -155,6 +156,8 @@ constexpr element_loops make_loops() {
   l.largest = [](const void* p, std::size_t n) -> std::size_t { return as::of(p).partition.largest(n); };
   if constexpr (cuts_evenly<Partitioner>) l.uniform = [](const void* p) -> std::size_t { return as::of(p).partition.uniform(); };
   else l.block = [](const void* p, std::size_t i, std::size_t n) -> block_range { return as::of(p).partition.block(i, n); };
+  if constexpr (requires(const Partitioner& p) { packing{p.pack}; })
+    l.pack = [](const void* p) { return as::of(p).partition.pack; };
   if constexpr (!has_name<Op> || has_identity_member<Op, T> || requires(const Op& op) { op.fingerprint(); })
     l.operation_state = [](const void* p) { return detail::operation_state<T>(as::of(p).op); };
   if constexpr (requires(const Partitioner& p) { p.fingerprint(); })

@@ -33,6 +33,8 @@ inline void trace(int rank, const report& r, double before = 0) {
 inline void add_cost(report& sum, const report& one) {
   sum.bytes_sent += one.bytes_sent;
   sum.bytes_received += one.bytes_received;
+  sum.elements_sent += one.elements_sent;
+  sum.bytes_saved += one.bytes_saved;
   sum.extra_bytes = std::max(sum.extra_bytes, one.extra_bytes);
   sum.detect_seconds += one.detect_seconds;
   sum.exchange_seconds += one.exchange_seconds;

@@ -17,53 +17,73 @@
 
 namespace omni::detail {
 
-/// The share of a sample of blocks that are not null: one in thirty-two, 16 to 128 of them, spread over the tensor; fewer where it
+/// What a call looks like, as far as a few blocks tell.
+struct sample {
+  double density = 1;   ///< share of blocks that are not null
+  double elements = 1;  ///< share of their elements that are not
+};
+
+/// Looks at one block in thirty-two, 16 to 128 of them, spread over the tensor; fewer where it
 /// is soon clear that the tensor is dense.
-inline double sampled_density(const call& c) {
-  if (!c.skips()) return 1;
+inline sample sample_of(const call& c) {
+  if (!c.skips()) return {};
   const auto blocks = c.blocks();
-  if (blocks == 0) return 0;
+  if (blocks == 0) return {0, 1};
   const auto samples = std::min(std::clamp<std::size_t>(blocks / 32, 16, 128), blocks);
   const auto stride = blocks / samples;
   // By the golden section, so that the first few are spread over the tensor, too: one end of it may be denser than the rest.
   auto step = samples * 5 / 8;
   while (std::gcd(step, samples) != 1) ++step;
   // Jittered, so that no period of the data is in step with it.
-  const auto sample = [&](std::size_t i) {
+  const auto place = [&](std::size_t i) {
     const auto jitter = static_cast<std::size_t>((i + 1) * 0x9e3779b97f4a7c15U >> 32U) % stride;
     return i * step % samples * stride + jitter;
   };
   constexpr std::size_t enough = 8;
 #if defined(__GNUC__) || defined(__clang__)
   // Far apart: memory fetches them at the same time.
-  for (std::size_t i = 0; i < std::min(enough, samples); ++i) __builtin_prefetch(c.input(sample(i)));
+  for (std::size_t i = 0; i < std::min(enough, samples); ++i) __builtin_prefetch(c.input(place(i)));
 #endif
-  std::size_t found = 0;
-  for (std::size_t i = 0; i < samples; ++i) {
-    const auto n = c.range(sample(i)).size;
-    if (n != 0 && c.mark(c.input(sample(i)), n, n) != 0) ++found;
-    if (found == enough) return static_cast<double>(found) / static_cast<double>(i + 1);
+  std::size_t found = 0, looked_at = 0, elements = 0, elements_found = 0;
+  while (found != enough && looked_at != samples) {
+    const auto block = place(looked_at++);
+    const auto n = c.range(block).size;
+    if (n == 0 || c.mark(c.input(block), n, n) == 0) continue;
+    ++found;
+    if (!c.asks_to_pack()) continue;
+    std::array<std::uint64_t, 64> bits;  // NOLINT(cppcoreguidelines-pro-type-member-init): written before they are read
+    const auto some = std::min<std::size_t>(n, 64 * bits.size());
+    elements += some;
+    elements_found += find_elements(c.input(block), some, c.null(), bits);
   }
-  return static_cast<double>(found) / static_cast<double>(samples);
+  const auto share = [](std::size_t some, std::size_t all) { return static_cast<double>(some) / static_cast<double>(all); };
+  return {share(found, looked_at), elements == 0 ? 1 : share(elements_found, elements)};
+}
+
+/// The same; of a call that cannot be looked at, that it is dense: what fails here fails again in the engine, which tells the
+/// others.
+inline sample try_sample(const call& c) {
+  try {
+    return sample_of(c);
+  } catch (...) {
+    return {};
+  }
 }
 
 /// What the ranks of a call agree on before it starts, on transports that want it: the largest of a few numbers over all ranks. A
-/// digest of the call and its negative tell whether all called alike; the third is the density of the densest rank, for topologies
-/// that ask for it; the others are numbers of the call's own, if it has any.
+/// digest of the call and its negative tell whether all called alike; the third and the fourth are a sample of the
+/// densest rank, for topologies that ask for it and for packing; a call's own numbers, if it has any, are in the fourth and after
+/// it.
 ///
 /// By dissemination (Hensgen, Finkel and Manber, 1988) with radix 4: in round k every rank tells the ranks 4^k, 2 4^k and 3 4^k
 /// above it the largest that it has heard of. ceil(log4 N) rounds, each at most three messages of 48 bytes to send and to receive:
 /// up to four ranks wait for each other only once.
 class agreement {
  public:
-  agreement(const call& call, bool sample) {
+  agreement(const call& call, bool samples) {
     const auto d = digest(call.sign());
-    double density = 1;
-    try {
-      if (sample) density = sampled_density(call);
-    } catch (...) {  // NOLINT(bugprone-empty-catch): what fails here fails again in the engine, which tells the others
-    }
-    largest_ = {d, -d, static_cast<std::int64_t>(density * 1e6)};
+    const auto s = samples ? try_sample(call) : sample{};
+    largest_ = {d, -d, static_cast<std::int64_t>(s.density * 1e6), static_cast<std::int64_t>(s.elements * 1e6)};
     if (call.is_summary) {
       std::array<std::uint64_t, 3> own{};
       std::memcpy(own.data(), call.in.data(), std::min(sizeof(own), call.in.size()));
@@ -92,7 +112,7 @@ class agreement {
 
   // Once it is done:
   [[nodiscard]] bool same_call() const { return largest_[0] == -largest_[1]; }
-  [[nodiscard]] double density() const { return static_cast<double>(largest_[2]) / 1e6; }
+  [[nodiscard]] sample densest() const { return {static_cast<double>(largest_[2]) / 1e6, static_cast<double>(largest_[3]) / 1e6}; }
   /// The largest of each of the call's numbers.
   [[nodiscard]] std::array<std::uint64_t, 3> largest_own() const {
     std::array<std::uint64_t, 3> all{};

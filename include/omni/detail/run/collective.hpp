@@ -183,7 +183,7 @@ class collective : public operation_base {
       compare();
       return true;
     }
-    agreement_.emplace(call_, samples());
+    agreement_.emplace(call_, samples() || call_.asks_to_pack());
     agreement_->start(*messages_, rank_, ranks_);
     stage_ = stage::agreeing;
     return true;
@@ -245,7 +245,9 @@ class collective : public operation_base {
       end(true);
       return true;
     }
-    call_.density = agreement_->density();
+    const auto densest = agreement_->densest();
+    call_.density = densest.density;
+    call_.pack_by(densest.elements);
     call_.agreed = true;
     run();
     return true;
@@ -260,9 +262,13 @@ class collective : public operation_base {
 
   // ---- running
   void run() {
+    if (!call_.agreed && !call_.is_stage && !how_.over_datagrams) {  // each rank for itself: packets say whether they are packed
+      call_.pack_by(call_.asks_to_pack() ? try_sample(call_).elements : 1);
+      call_.packed = 1;
+    }
     if (how_.chooser != nullptr && call_.native != nullptr) {
       const auto here = context_of(call_, transport_);
-      if (here.hands_over && how_.chooser->choose(call_.bytes(), call_.density, here) == algorithm::native) {
+      if (here.hands_over && how_.chooser->choose(call_.bytes(), call_.density * call_.packed, here) == algorithm::native) {
         handed_over_ = true;
         pass_turn();
         release();

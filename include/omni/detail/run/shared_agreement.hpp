@@ -39,9 +39,10 @@ class shared_agreement {
   void tell(call& c, std::int64_t digest, bool samples, report& r) {
     const bool has_room = is_small() || (fits(c) && window_->commit());
     std::span<std::byte> room;
+    double elements = 1;
     if (has_room && bytes_ != 0 && is_too_dense(c, 1)) {
       // Where no bits tell of blocks that are null the record would have them all.
-      timed(c, r.detect_seconds, [&] { c.density = contribution::is_sparse(c) ? sampled_density(c) : 1; });
+      timed(c, r.detect_seconds, [&] { c.density = contribution::is_sparse(c) ? sample_of(c).density : 1; });
     }
     if (has_room && bytes_ != 0 && !is_too_dense(c, c.density)) {
       room_ = window_->records().room(number_, bytes_);
@@ -49,10 +50,12 @@ class shared_agreement {
       timed(c, r.detect_seconds,
             [&] { room = room_.first(contribution::write(c, mine, parts, room_, window_->how_to_store(), r)); });
       if (!by_all_) room_ = contribution::room_of_part(c, mine, parts, room.size(), room_);
-    } else if (samples && (!has_room || (bytes_ == 0 && window_->distance().is_slow()))) {
-      c.density = sampled_density(c);
+    } else if ((samples && (!has_room || (bytes_ == 0 && window_->distance().is_slow()))) || c.asks_to_pack()) {
+      const auto s = try_sample(c);
+      if (samples) c.density = s.density;
+      elements = s.elements;
     }
-    window_->records().tell(number_, digest, c.density, has_room, room);
+    window_->records().tell(number_, digest, c.density, elements, has_room, room);
   }
   /// Whether the others have left theirs.
   [[nodiscard]] bool heard() const { return window_->records().heard(number_); }
@@ -74,6 +77,7 @@ class shared_agreement {
     const auto a = window_->records().agreed(number_);
     if (a.same && !a.has_room && fits(c)) window_->do_without();
     c.density = a.density;
+    c.pack_by(a.elements);
     c.shares = a.has_room;
     c.agreed = a.same;
     auto result = a.same ? outcome::agree : outcome::differ;

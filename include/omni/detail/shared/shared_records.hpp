@@ -55,11 +55,13 @@ class shared_records : public record_sizes {
     return segment.subspan(data_ + large * i, large);
   }
   /// Tells the others of a call. Precondition: may_tell().
-  void tell(std::uint32_t call, std::int64_t digest, double density, bool has_room, std::span<const std::byte> contribution) {
+  void tell(std::uint32_t call, std::int64_t digest, double density, double elements, bool has_room,
+            std::span<const std::byte> contribution) {
     ++told_;
     auto& r = record_of(segments_->rank(), call);
     r.digest = digest;
     r.density = density;
+    r.elements = static_cast<float>(elements);
     r.has_room = has_room ? 1 : 0;
     r.bytes = static_cast<std::uint32_t>(contribution.size());
     r.offset = segments_->offset_of(contribution);
@@ -96,6 +98,7 @@ class shared_records : public record_sizes {
     bool same = true;      ///< all called alike
     bool has_room = true;  ///< all said so
     double density = 0;    ///< of the densest
+    double elements = 0;   ///< the same, of the elements of blocks that are not null
   };
   [[nodiscard]] agreement agreed(std::uint32_t call) const {
     agreement a;
@@ -105,6 +108,7 @@ class shared_records : public record_sizes {
       a.same = a.same && theirs.digest == mine.digest;
       a.has_room = a.has_room && theirs.has_room != 0;
       a.density = std::max(a.density, theirs.density);
+      a.elements = std::max(a.elements, static_cast<double>(theirs.elements));
     }
     return a;
   }
@@ -155,6 +159,7 @@ class shared_records : public record_sizes {
     std::atomic<std::uint32_t> folded = 0;  // the same, when its part is folded
     std::int64_t digest = 0;
     double density = 0;
+    float elements = 0;
     std::uint32_t has_room = 0;
     std::uint32_t offset = 0, bytes = 0;  // of the contribution in the segment
     std::uint32_t folded_offset = 0, folded_bytes = 0;

@@ -13,7 +13,9 @@
 
 #include "../../concepts.hpp"
 #include "../../error.hpp"
+#include "../detect/mark.hpp"
 #include "../memory/workspace.hpp"
+#include "../wire/packed_block.hpp"
 #include "../wire/packet.hpp"
 #include "out_stream.hpp"
 
@@ -97,6 +99,15 @@ class in_stream {
     const auto* const p = slots_[index(read_)].packet.elements(bytes);
     if (p == nullptr) refuse("fewer elements than its blocks have");
     return p;
+  }
+  /// Whether the block at the front is packed.
+  [[nodiscard]] bool is_packed() const { return (slots_[index(read_)].packet.header().flags & packet_packed) != 0; }
+  /// Of a packed block at the front, writes the n elements. How many bytes it has.
+  [[nodiscard]] std::size_t unpack(std::size_t n, const null_element& null, std::byte* to) const {
+    if (null.element() == nullptr) refuse("packed blocks where no element is null");
+    const auto bytes = unpack_block(slots_[index(read_)].packet.rest(), n, null, to);
+    if (bytes == 0) refuse("a packed block that is none");
+    return bytes;
   }
   /// How many blocks from the front on lie in consecutive rows, of at most `most`.
   [[nodiscard]] std::size_t run(std::size_t most) const { return slots_[index(read_)].packet.run(most); }

@@ -29,10 +29,11 @@ struct packet_limits {
 /// The sending end of a stream of packets to one peer, or the same packets to several.
 class out_stream {
  public:
-  /// Packets are written to what `room(bytes)` gives.
+  /// Packets are written to what `room(bytes)` gives, and have `flags`.
   template <class Room>
   void open(unsigned stream, std::uint64_t token, std::span<const int> peers, const packet_limits& limits, std::uint64_t rows,
-            std::uint32_t call, const signature& mine, const Room& room) {
+            std::uint32_t call, const signature& mine, const Room& room, std::uint32_t flags = 0) {
+    flags_ = flags;
     peers_ = peers;
     limits_ = limits;
     stream_ = stream;
@@ -165,7 +166,7 @@ class out_stream {
     if (!last) promised_ = std::max({promised_, number_ + 1, number_ + more});
     covered_ = std::max(covers, next_row_);  // a packet may hold a block of a row that other streams have not finished
     auto& s = slots_[current_];
-    const auto bytes = s.packet.close(covered_, last ? 0 : promised_ - number_, flags);
+    const auto bytes = s.packet.close(covered_, last ? 0 : promised_ - number_, flags | flags_);
     s.waiting = peers_.size();
     ++in_flight_;
     for (const int peer : peers_) messages.send(peer, stream_, bytes, token_ | current_);
@@ -177,7 +178,7 @@ class out_stream {
   packet_limits limits_;
   unsigned stream_ = 0;
   std::uint64_t token_ = 0, rows_ = 0, likely_ = 0;
-  std::uint32_t call_ = 0;
+  std::uint32_t call_ = 0, flags_ = 0;
   const signature* mine_ = nullptr;
   std::uint32_t number_ = 0;    // of the packet being filled
   std::uint32_t promised_ = 0;  // the stream will have at least so many packets

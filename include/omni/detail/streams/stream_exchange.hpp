@@ -110,7 +110,7 @@ class stream_exchange {
     messages_.reserve((gets_results() ? 2 : 1) * peers * (2 * static_cast<std::size_t>(limits_.window) + 1));
     for (std::size_t i = 0; i < s.contributions.size(); ++i) {
       s.contributions[i].open(stream_of_contributions, stream_token::make(stream_of_contributions, false, i),
-                              replicated_ ? all : all.subspan(i, 1), limits_, rows, call, mine_, take);
+                              replicated_ ? all : all.subspan(i, 1), limits_, rows, call, mine_, take, packs_ ? packet_packed : 0U);
       if (served()) s.contributions[i].meet_all();  // a server learns from the first packet how large the others are
     }
     for (std::size_t i = 0; i < s.arriving.size(); ++i) {
@@ -121,7 +121,7 @@ class stream_exchange {
     if (!gets_results()) return;
     if (returns_results()) {
       s.results.open(stream_of_results, stream_token::make(stream_of_results, false, 0), all, limits_, result_rows, call, mine_,
-                     take);
+                     take, packs_ ? packet_packed : 0U);
       s.results.meet_all();  // who has something to fold has met everybody
     }
     for (std::size_t i = 0; i < peers; ++i) {
@@ -230,6 +230,7 @@ class stream_exchange {
   int servers_;  ///< the owners, where ranks that do not call are
   bool replicated_, kept_;
   bool shares_ = false;  ///< packets lie in shared memory
+  bool packs_ = false;   ///< blocks in them are packed
   bool started_ = false;
   packet_limits limits_;
   signature mine_;

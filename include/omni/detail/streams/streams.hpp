@@ -40,7 +40,9 @@ class stream_engine : lent_state<stream_state>, public stream_exchange {
         map_(map_of(call_, owners())),
         scanned_(map_),
         rows_(map_.rows()) {
-    size_packets(options, transport.preferred_packet_bytes(), call.largest_block() * element_, call.shares);
+    const auto header = call.skips() && !served() ? sizeof(packed_header) : 0;  // whether the block is packed or not
+    size_packets(options, transport.preferred_packet_bytes(), call.largest_block() * element_ + header, call.shares);
+    packs_ = call.packs_over(shares_) && !served();
     mine_ = call.sign(name, limits_.packet_bytes, limits_.window);
     if (served()) {  // a server has to know
       mine_.packet_bytes = limits_.packet_bytes;
@@ -104,6 +106,7 @@ class stream_engine : lent_state<stream_state>, public stream_exchange {
     r.blocks_total = scan_.blocks();
     if (!started_) return;
     r.extra_bytes = s_->bytes();
+    r.bytes_saved = static_cast<std::size_t>(std::max<std::ptrdiff_t>(saved_, 0));
     count_bytes(r);
   }
 
@@ -158,15 +161,27 @@ class stream_engine : lent_state<stream_state>, public stream_exchange {
     const auto [owner, row] = replicated_ ? stripes::place{0, block} : scanned_.at(block);
     auto n = map_.together(row, scan_.consecutive(size));
     const bool mine = !replicated_ && !served() && owner == static_cast<std::size_t>(rank_);
-    if (!mine) {
+    if (!mine && packs_) {
+      n = 1;
+      auto& packer = s_->packer;
+      const auto packed = packer.measure(call_.input(block), size, call_.null());
+      auto* const at = s_->contributions[replicated_ ? 0 : peer_index(owner)].add(messages_, row, packed);
+      if (at == nullptr) return 0;
+      packer.write(at, limits_.how);
+      note_packed(bytes, packed);
+      report_.elements_sent += packer.elements();
+      call_.sent(block, 1);
+    } else if (!mine) {
       auto* const at = s_->contributions[replicated_ ? 0 : peer_index(owner)].add(messages_, row, bytes, n);
       if (at == nullptr) return 0;
       copy_out(at, call_.input(block), bytes * n, limits_.how);
+      report_.elements_sent += size * n;
       call_.sent(block, n);
     }
     if (mine || replicated_) s_->own.add(row, n);
     return n;
   }
+  void note_packed(std::size_t bytes, std::size_t packed) { saved_ += static_cast<std::ptrdiff_t>(bytes - packed); }
   [[nodiscard]] std::size_t peer_index(std::size_t owner) const {
     const auto n = owners();
     const auto distance = (owner + n - static_cast<std::size_t>(rank_) % n) % n;
@@ -186,9 +201,10 @@ class stream_engine : lent_state<stream_state>, public stream_exchange {
       const auto row = lowest_row(s.arriving, s.own.next(end));
       if (row >= end) break;
       // The rows from here on that the same ranks have something for.
-      const auto n = rows_alike(s.arriving, row, s.own.alike(row, static_cast<std::size_t>(end - row)));
+      const bool packed = packs_ || has_packed(row);
+      const auto n = packed ? 1 : rows_alike(s.arriving, row, s.own.alike(row, static_cast<std::size_t>(end - row)));
       if (!owns(row + n - 1)) refuse_row(row + n - 1);
-      const auto done = fold_rows(row, n);
+      const auto done = packed ? fold_packed_row(row) : fold_rows(row, n);
       if (done != 0) moved = true;
       if (done != n) return moved;
     }
@@ -272,6 +288,53 @@ class stream_engine : lent_state<stream_state>, public stream_exchange {
     call_.fold(s.sources, s.sources.size() < static_cast<std::size_t>(ranks_), to, n);
   }
 
+  [[nodiscard]] bool has_packed(std::uint64_t row) const {
+    return std::any_of(s_->arriving.begin(), s_->arriving.end(),
+                       [&](const in_stream& i) { return i.next_row() == row && i.is_packed(); });
+  }
+  // Folds one row, whose blocks may be packed: into the cache, and from there on as if all elements had come. 0 if there is no
+  // packet for the result.
+  std::size_t fold_packed_row(std::uint64_t row) {
+    auto& s = *s_;
+    const auto block = block_of(row);
+    const auto size = call_.range(block).size, bytes = size * element_;
+    // How long the packed result will be is not known before it is there.
+    if (returns_results() && s.results.room(messages_, row, packs_ ? block_packer::most_bytes(bytes) : bytes) == 0) return 0;
+    const auto room = (bytes + 63) / 64 * 64;
+    if (s.unpacked.size() < room * s.arriving.size()) s.unpacked = aligned_bytes(room * s.arriving.size());
+    s.consumed.assign(s.arriving.size(), 0);
+    s.sources.clear();
+    const auto add = [&](std::size_t i) {
+      const auto& stream = s.arriving[i];
+      if (stream.next_row() != row) return;
+      auto* const to = s.unpacked.span().data() + room * i;
+      const bool packed = stream.is_packed();
+      s.consumed[i] = packed ? stream.unpack(size, call_.null(), to) : bytes;
+      s.sources.push_back(packed ? to : stream.elements(bytes));
+    };
+    in_rank_order(add, [&] {
+      if (s.own.at(row)) s.sources.push_back(call_.input(block));
+    });
+    auto* const out = call_.output(block);
+    call_.fold(s.sources, s.sources.size() < static_cast<std::size_t>(ranks_), out, size);
+    if (returns_results() && packs_) {
+      const auto packed = s.packer.measure(out, size, call_.null());
+      s.packer.write(s.results.add(messages_, row, packed), limits_.how);
+      note_packed(bytes, packed);
+    } else if (returns_results()) {
+      copy_out(s.results.add(messages_, row, bytes), out, bytes, limits_.how);
+    }
+    ++report_.union_blocks;
+    for (std::size_t i = 0; i < s.arriving.size(); ++i)
+      if (s.arriving[i].next_row() == row) {
+        s.arriving[i].pop(s.consumed[i]);
+        s.arriving[i].post(messages_);
+      }
+    s.own.pop(row, 1);
+    folded_ = row + 1;
+    return 1;
+  }
+
   // Sends what should not wait for a full packet.
   void flush() {
     auto& s = *s_;
@@ -302,6 +365,12 @@ class stream_engine : lent_state<stream_state>, public stream_exchange {
     while (stream.next_row() != in_stream::no_row) {
       const auto row = stream.next_row();
       const auto first = map_.block(row, owner);
+      if (stream.is_packed()) {
+        if (!map_.exists(first)) throw protocol(stream.peer(), "a row past the end");
+        stream.pop(stream.unpack(call_.range(first).size, call_.null(), call_.output(first)));
+        ++report_.union_blocks;
+        continue;
+      }
       auto n = map_.together(row, stream.run(map_.stripe()));
       if (!map_.exists(first + n - 1)) throw protocol(stream.peer(), "a row past the end");
       n = call_.together(first, n);
@@ -321,6 +390,7 @@ class stream_engine : lent_state<stream_state>, public stream_exchange {
 
   bool stalled_ = false;      // there is something to pack, and no packet to put it in
   std::uint64_t folded_ = 0;  // rows below have been folded
+  std::ptrdiff_t saved_ = 0;  // bytes
 };
 
 }  // namespace omni::detail

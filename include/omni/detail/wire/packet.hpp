@@ -23,11 +23,12 @@ namespace omni::detail {
 inline constexpr std::uint32_t packet_magic = 0x494e4d4fU;  // "OMNI"
 
 enum packet_flags : std::uint32_t {
-  packet_first = 1,  ///< carries a signature
-  packet_last = 2,   ///< ends its stream
-  packet_abort = 4,  ///< ends it because the sender found a mismatch
-  packet_leave = 8,  ///< to a server, with first and last: the sender will not call again
-  packet_part = 16,  ///< to a server, likewise: the sender makes a part of the cluster, as `reserved` says
+  packet_first = 1,    ///< carries a signature
+  packet_last = 2,     ///< ends its stream
+  packet_abort = 4,    ///< ends it because the sender found a mismatch
+  packet_leave = 8,    ///< to a server, with first and last: the sender will not call again
+  packet_part = 16,    ///< to a server, likewise: the sender makes a part of the cluster, as `reserved` says
+  packet_packed = 32,  ///< its blocks are packed (packed_block.hpp)
 };
 
 /// Why a server does not reduce, in the first packet of its results: `reserved` holds this and a rank, the signature is that
@@ -132,7 +133,8 @@ class packet_reader {
     if (header_.magic != packet_magic) return "not a packet of omni";
     if (header_.call != call) return "belongs to another operation";
     if (header_.number != number) return "out of order";
-    if (header_.flags > (packet_first | packet_last | packet_abort)) return "flags that this version does not know";
+    if ((header_.flags & ~std::uint32_t{packet_first | packet_last | packet_abort | packet_packed}) != 0)
+      return "flags that this version does not know";
     if (((header_.flags & packet_first) != 0) != (number == 0)) return "signature missing or misplaced";
     const auto start = number == 0 ? first_packet_overhead : sizeof(packet_header);
     if (bytes.size() < start) return "shorter than its signature";
@@ -167,6 +169,8 @@ class packet_reader {
   [[nodiscard]] const std::byte* elements(std::size_t bytes) const {
     return payload_.size() - at_ >= bytes ? payload_.data() + at_ : nullptr;
   }
+  /// All from the block at the front on.
+  [[nodiscard]] std::span<const std::byte> rest() const { return payload_.subspan(at_); }
   void pop(std::size_t bytes, std::size_t blocks = 1) {
     at_ += bytes;
     next_ += blocks;

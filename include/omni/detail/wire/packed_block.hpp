@@ -1,0 +1,184 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <vector>
+
+#include "../detect/elements.hpp"
+#include "../memory/copy.hpp"
+
+// Blocks that travel as their elements that are not null, described in docs/wire_format.md: 8 bytes that say in which form, where
+// the elements belong, the elements. Whoever unpacks one has the same bytes as if all elements had come.
+
+namespace omni::detail {
+
+enum class block_form : std::uint32_t {
+  plain = 0,   ///< all elements
+  bitmap = 1,  ///< a bit for each element, then those that are not null
+  list = 2,    ///< their indexes, 16 bits each, then the same
+};
+
+struct packed_header {
+  std::uint32_t elements = 0;  ///< that follow
+  block_form form = block_form::plain;
+};
+static_assert(sizeof(packed_header) == 8);
+
+/// Indexes need a list, whose end is padded to 8 bytes.
+inline std::size_t bytes_of_indexes(std::size_t elements) { return (elements * sizeof(std::uint16_t) + 7) / 8 * 8; }
+inline constexpr std::size_t most_indexed = std::size_t{1} << 16U;  ///< elements of a block with a list
+
+/// The bytes of a block of n elements, so many of them not null, in its shortest form.
+struct packed_shape {
+  block_form form = block_form::plain;
+  std::size_t bytes = 0;
+
+  packed_shape(std::size_t n, std::size_t element, std::size_t found) : bytes(n * element) {
+    const auto shorter = [&](block_form f, std::size_t b) {
+      if (b < bytes) form = f, bytes = b;
+    };
+    shorter(block_form::bitmap, words_of(n) * sizeof(std::uint64_t) + found * element);
+    if (n <= most_indexed) shorter(block_form::list, bytes_of_indexes(found) + found * element);
+    bytes += sizeof(packed_header);
+  }
+};
+
+/// Packs one block after the other.
+class block_packer {
+ public:
+  /// Bytes that a block takes at most.
+  [[nodiscard]] static std::size_t most_bytes(std::size_t block_bytes) { return sizeof(packed_header) + block_bytes; }
+
+  /// Looks at a block of n elements; how many bytes it takes.
+  std::size_t measure(const std::byte* block, std::size_t n, const null_element& null) {
+    block_ = block;
+    n_ = n;
+    element_ = null.bytes();
+    bits_.resize(std::max(bits_.size(), words_of(n)));
+    found_ = find_elements(block, n, null, bits_);
+    shape_ = packed_shape(n, element_, found_);
+    return shape_.bytes;
+  }
+  /// How many elements travel.
+  [[nodiscard]] std::size_t elements() const { return shape_.form == block_form::plain ? n_ : found_; }
+  /// Writes it.
+  void write(std::byte* to, stores how) {
+    if (how == stores::vectors) return write(to);
+    scratch_.resize(std::max(scratch_.size(), shape_.bytes));  // memory that others read is written in one piece
+    write(scratch_.data());
+    copy_out(to, scratch_.data(), shape_.bytes, how);
+  }
+
+ private:
+  void write(std::byte* to) const {
+    const packed_header h{static_cast<std::uint32_t>(elements()), shape_.form};
+    std::memcpy(to, &h, sizeof(h));
+    to += sizeof(h);
+    const auto bits = std::span(bits_).first(words_of(n_));
+    switch (shape_.form) {
+      case block_form::plain:
+        copy_bytes(to, block_, n_ * element_);
+        return;
+      case block_form::bitmap:
+        std::memcpy(to, bits.data(), bits.size_bytes());
+        to += bits.size_bytes();
+        break;
+      case block_form::list: {
+        auto* at = to;
+        for_each_bit(bits, [&](std::size_t i) {
+          const auto index = static_cast<std::uint16_t>(i);
+          std::memcpy(at, &index, sizeof(index));
+          at += sizeof(index);
+        });
+        to += bytes_of_indexes(found_);
+        std::memset(at, 0, static_cast<std::size_t>(to - at));
+        break;
+      }
+    }
+    gather_elements(block_, element_, bits, to);
+  }
+
+  const std::byte* block_ = nullptr;
+  std::size_t n_ = 0, element_ = 1, found_ = 0;
+  packed_shape shape_{0, 1, 0};
+  std::vector<std::uint64_t> bits_;
+  std::vector<std::byte> scratch_;
+};
+
+/// Writes the n elements of the block that `from` begins with. How many bytes it has; 0 if it is none. Nothing that it says is
+/// believed before it is checked.
+inline std::size_t unpack_block(std::span<const std::byte> from, std::size_t n, const null_element& null, std::byte* to) {
+  packed_header h;
+  if (from.size() < sizeof(h)) return 0;
+  std::memcpy(&h, from.data(), sizeof(h));
+  auto rest = from.subspan(sizeof(h));
+  const auto element = null.bytes();
+  const std::size_t found = h.elements;
+  if (found > n) return 0;
+  const auto take = [&](std::size_t bytes) {
+    const auto* const at = rest.size() < bytes ? nullptr : rest.data();
+    if (at != nullptr) rest = rest.subspan(bytes);
+    return at;
+  };
+  switch (h.form) {
+    case block_form::plain: {
+      const auto* const all = take(found * element);
+      if (found != n || all == nullptr) return 0;
+      copy_bytes(to, all, n * element);
+      break;
+    }
+    case block_form::bitmap: {
+      const auto* bits = take(words_of(n) * sizeof(std::uint64_t));
+      const auto* elements = bits == nullptr ? nullptr : take(found * element);
+      if (elements == nullptr) return 0;
+      // A few at a time, as they lie where words need not be aligned.
+      fill(to, n * element, null);
+      std::size_t left = found;
+      for (std::size_t first = 0; first < n; first += 64, bits += sizeof(std::uint64_t)) {
+        std::uint64_t word = 0;
+        std::memcpy(&word, bits, sizeof(word));
+        const auto here = static_cast<std::size_t>(std::popcount(word));
+        if (here > left || (word & ~ones(n - first)) != 0) return 0;
+        scatter_elements(elements, element, {&word, 1}, to + first * element);
+        elements += here * element;
+        left -= here;
+      }
+      if (left != 0) return 0;
+      break;
+    }
+    case block_form::list: {
+      const auto* indexes = take(bytes_of_indexes(found));
+      const auto* elements = indexes == nullptr ? nullptr : take(found * element);
+      if (elements == nullptr) return 0;
+      fill(to, n * element, null);
+      std::size_t least = 0;
+      bool ascend = true;
+      with_element_size(element, [&](auto bytes) {
+        for (std::size_t i = 0; i < found; ++i, indexes += sizeof(std::uint16_t), elements += bytes) {
+          std::uint16_t at = 0;
+          std::memcpy(&at, indexes, sizeof(at));
+          if (at < least || at >= n) {
+            ascend = false;
+            return;
+          }
+          least = std::size_t{at} + 1;
+          std::memcpy(to + at * bytes, elements, bytes);
+        }
+      });
+      if (!ascend) return 0;
+      break;
+    }
+    default:
+      return 0;
+  }
+  return from.size() - rest.size();
+}
+
+}  // namespace omni::detail
