@@ -5,6 +5,7 @@
 #include <complex>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <span>
 #include <string>
@@ -49,6 +50,7 @@ class reductions {
     std::uint64_t state;
     std::size_t element_size, alignment;
     fold_function fold;
+    std::vector<std::byte> null{};  ///< the identity, of an operation that has one
   };
 
   template <class T, class Op>
@@ -60,7 +62,8 @@ class reductions {
             alignof(T),
             [op](std::span<const void* const> sources, bool from_identity, void* out, std::size_t n) {
               fold_block(op, sources, from_identity, static_cast<folded_as<T, Op>*>(out), n);
-            }};
+            },
+            null_of<T>(op)};
   }
   template <class T, class Op>
   void add(const Op& op) {
@@ -68,10 +71,15 @@ class reductions {
   }
   /// What a call folds by. It lives as long as this is used.
   void add(const call& c) {
-    known_.push_back({c.loops().type, c.loops().operation_on_wire, c.operation_state(), c.element_bytes(), c.loops().alignment,
+    known_.push_back({c.loops().type,
+                      c.loops().operation_on_wire,
+                      c.operation_state(),
+                      c.element_bytes(),
+                      c.loops().alignment,
                       [&c](std::span<const void* const> sources, bool from_identity, void* out, std::size_t n) {
                         c.fold(sources, from_identity, out, n);
-                      }});
+                      },
+                      {c.null().element(), c.null().element() + (c.skips() ? c.element_bytes() : 0)}});
   }
   template <class T, class Op>
   void add(const reduction<T, Op>& r) {
@@ -104,6 +112,17 @@ class reductions {
     const auto by = [&](std::string_view key) { return short_name<48>(pair_type(k.type, key)) == s.type; };
     return by(type_name<std::uint32_t>()) || by(type_name<std::uint64_t>()) || by(type_name<std::uint16_t>()) ||
            by(type_name<std::uint8_t>());
+  }
+
+  template <class T, class Op>
+  static std::vector<std::byte> null_of(const Op& op) {
+    std::vector<std::byte> bytes;
+    if constexpr (skips<Op, T>) {
+      const auto null = static_cast<T>(identity_of<T>(op));
+      bytes.resize(sizeof(T));
+      std::memcpy(bytes.data(), &null, sizeof(T));
+    }
+    return bytes;
   }
 
   template <class T, class Op>

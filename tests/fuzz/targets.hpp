@@ -29,7 +29,7 @@ inline std::vector<int> input_of(int rank) {
 /// Topology `which`, in packets so small that a tensor takes several.
 template <class Comm>
 void call(Comm& comm, std::vector<int>& x, unsigned which) {
-  constexpr omni::fixed_blocks blocks{16};
+  const omni::fixed_blocks blocks{.elements = 16, .pack = (which & 4U) != 0 ? omni::packing::always : omni::packing::never};
   switch (which % 4) {
     case 0:
       omni::allreduce(comm, x, blocks, omni::colocated{500, 0});

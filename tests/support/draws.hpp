@@ -24,6 +24,7 @@ struct draw {
   std::size_t packet_bytes;
   int window;
   int topology;
+  omni::packing pack;
 };
 
 inline draw draw_one(patterns::generator& g, bool large_blocks) {
@@ -45,15 +46,17 @@ inline draw draw_one(patterns::generator& g, bool large_blocks) {
   d.packet_bytes = one_of(std::array<std::size_t, 6>{0, 1, 100, 300, 1300, 9000});
   d.window = one_of(std::array<int, 4>{0, 1, 2, 5});
   d.topology = static_cast<int>(g() % 4);
+  d.pack = one_of(std::array{omni::packing::automatic, omni::packing::always});
   return d;
 }
 
 template <class T, class Values, class Ranks = omni::transport::threads, class Op>
 void check_drawn(const draw& d, const Op& op) {
   const auto parameters = "block " + std::to_string(d.block) + ", packets of " + std::to_string(d.packet_bytes) + ", window " +
-                          std::to_string(d.window) + ", topology " + std::to_string(d.topology);
+                          std::to_string(d.window) + ", topology " + std::to_string(d.topology) +
+                          (d.pack == omni::packing::always ? ", packed" : "");
   CAPTURE(parameters);
-  const omni::fixed_blocks blocks{d.block};
+  const omni::fixed_blocks blocks{.elements = d.block, .pack = d.pack};
   switch (d.topology) {
     case 0:
       return check<Values, T, Ranks>(d.c, op, blocks, omni::colocated{d.packet_bytes, d.window});

@@ -20,7 +20,9 @@ void check_topologies(const Op& op) {
   constexpr std::array shapes{patterns::shape::uniform, patterns::shape::none_null, patterns::shape::disjoint,
                               patterns::shape::clustered};
   for (std::size_t i = 0; i < 4; ++i) {
-    const omni::fixed_blocks blocks{i % 2 == 0 ? std::size_t{16} : std::size_t{64}};
+    const bool scattered = shapes[i] == patterns::shape::uniform || shapes[i] == patterns::shape::clustered;
+    const omni::fixed_blocks blocks{.elements = i % 2 == 0 ? std::size_t{16} : std::size_t{64},
+                                    .pack = scattered ? omni::packing::always : omni::packing::never};
     cell c{ranks[i], 500 + 131 * i, shapes[i], ++seed, i % 2 == 0};
     // In rank order, to the bit.
     check<patterns::wild, T>(c, op, blocks, omni::colocated{.packet_bytes = 1500, .window = 0});

@@ -26,11 +26,12 @@ struct setting {
   std::size_t block;
   std::size_t packet_bytes;
   int topology;  // 0 colocated, 1 replicated, 2 ring
+  omni::packing pack = omni::packing::never;
 };
 
 template <class Comm>
 void call(Comm& comm, std::vector<int>& x, const setting& s) {
-  const omni::fixed_blocks blocks{s.block};
+  const omni::fixed_blocks blocks{.elements = s.block, .pack = s.pack};
   if (s.topology == 0) omni::allreduce(comm, x, blocks, omni::colocated{s.packet_bytes, 0});
   else if (s.topology == 1) omni::allreduce(comm, x, blocks, omni::replicated{s.packet_bytes, 0});
   else omni::allreduce(comm, x, blocks, omni::ring{s.packet_bytes, 0});
@@ -89,7 +90,8 @@ std::vector<recorded_packet> with_header(std::vector<recorded_packet> packets, u
   return packets;
 }
 
-constexpr std::array settings{setting{6000, 16, 700, 0}, setting{6000, 16, 700, 1}};
+constexpr std::array settings{setting{6000, 16, 700, 0}, setting{6000, 16, 700, 1},
+                              setting{6000, 16, 700, 0, omni::packing::always}, setting{6000, 16, 700, 1, omni::packing::always}};
 
 }  // namespace
 
@@ -126,6 +128,11 @@ TEST_CASE("a peer that lies about one thing is refused") {
         CHECK(lie([](header& h) { h.flags ^= omni::detail::packet_first; }) == "protocol");
         CHECK(lie([](header& h) { h.flags ^= omni::detail::packet_last; }) == "protocol");
         CHECK(lie([](header& h) { h.flags |= 8U; }) == "protocol");
+        CHECK(lie([](header& h) { h.flags |= 64U; }) == "protocol");
+        CHECK(lie([](header& h) {
+                if (h.blocks != 0) h.flags ^= omni::detail::packet_packed;
+                else h.magic = 0;
+              }) != "right");
         CHECK(lie([](header& h) {
                 if (h.blocks != 0) h.base += 1000;
                 else h.magic = 0;
@@ -278,7 +285,7 @@ TEST_CASE("an abort that nobody has reason for does not write anywhere") {
 
 TEST_CASE("packets cut short, lengthened, left out, exchanged, repeated") {
   auto g = patterns::make_generator(3, 3);
-  for (const auto& s : {settings[0], settings[1], setting{2000, 16, 700, 2}}) {
+  for (const auto& s : {settings[0], settings[1], settings[2], settings[3], setting{2000, 16, 700, 2}}) {
     const auto good = record(s);
     for (std::size_t i = 0; i < good.size(); ++i) {
       auto shorter = good, longer = good, without = good, twice = good;
@@ -298,7 +305,7 @@ TEST_CASE("packets cut short, lengthened, left out, exchanged, repeated") {
 TEST_CASE("random corruption of headers, signatures, rows and contents") {
   auto g = patterns::make_generator(4, 4);
   int protocols = 0;
-  for (const auto& s : {settings[0], settings[1], setting{2000, 16, 700, 2}, setting{300, 7, 0, 0}}) {
+  for (const auto& s : {settings[0], settings[1], settings[2], settings[3], setting{2000, 16, 700, 2}, setting{300, 7, 0, 0}}) {
     const auto good = record(s);
     for (int i = 0; i < testing::draws(1500); ++i) {
       auto bad = good;

@@ -53,7 +53,7 @@ TEST_CASE("completions late and in random order") {
       const auto r = static_cast<std::size_t>(inner.rank());
       testing::shuffled comm(inner, d.c.seed + r, i % 3 == 0 ? std::size_t{2048} : std::size_t{0});
       auto x = inputs[r];
-      const omni::fixed_blocks blocks{d.block};
+      const omni::fixed_blocks blocks{.elements = d.block, .pack = d.pack};
       if (d.topology == 2) omni::allreduce(comm, x, blocks, omni::ring{d.packet_bytes, d.window});
       else if (d.topology == 1) omni::allreduce(comm, x, blocks, omni::replicated{d.packet_bytes, d.window});
       else omni::allreduce(comm, x, blocks, omni::colocated{d.packet_bytes, d.window});

@@ -259,8 +259,17 @@ class server_call {
       blocks_ = blocks_of(first);
       rows = blocks_.rows();
     }
-    s_.results.open(stream_of_results, stream_token::make(stream_of_results, false, 0), std::span<const int>(s_.workers),
-                    limits_of(first), rows, messages_.call(), first, [this](std::size_t bytes) { return s_.buffers.take(bytes); });
+    // Packed, if a worker found that worth while.
+    packs_ = call_of(first) == kind::blocks && std::any_of(s_.arriving.begin(), s_.arriving.end(), [](const in_stream& i) {
+               return (i.first().header().flags & packet_packed) != 0;
+             });
+    if (packs_ && fold_->null.empty()) throw protocol(0, "packed blocks where no element is null");
+    if (packs_ && first.packet_bytes < sizeof(packet_header) + block_packer::most_bytes(first.largest_block * first.element_size) +
+                                           sizeof(std::uint32_t))
+      throw protocol(0, "packets that no packed block fits in");
+    s_.results.open(
+        stream_of_results, stream_token::make(stream_of_results, false, 0), std::span<const int>(s_.workers), limits_of(first),
+        rows, messages_.call(), first, [this](std::size_t bytes) { return s_.buffers.take(bytes); }, packs_ ? packet_packed : 0U);
     s_.results.meet_all();
     stage_ = stage::folding;
   }
@@ -285,7 +294,7 @@ class server_call {
   bool fold() {
     if (gives_up_) return false;
     if (pairs_) return pairs_->fold(s_.arriving, s_.results, messages_, *fold_);
-    return blocks_.fold(s_.arriving, s_.results, messages_, fold_->fold);
+    return blocks_.fold(s_.arriving, s_.results, messages_, *fold_, packs_);
   }
   // Sends what should not wait for a full packet.
   void flush() {
@@ -311,7 +320,7 @@ class server_call {
   const reductions::entry* fold_ = nullptr;
   std::size_t met_ = 0;       // workers heard
   std::size_t refusing_ = 0;  // refusals under way
-  bool gives_up_ = false;
+  bool gives_up_ = false, packs_ = false;
 };
 
 }  // namespace omni::detail

@@ -5,15 +5,19 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 #include <vector>
 
 #include "../../error.hpp"
 #include "../../reduction.hpp"
 #include "../deal/stripes.hpp"
+#include "../memory/aligned_bytes.hpp"
 #include "../streams/in_stream.hpp"
 #include "../streams/out_stream.hpp"
 #include "../streams/stream_options.hpp"
+#include "../streams/unpacked_row.hpp"
+#include "../wire/packed_block.hpp"
 
 namespace omni::detail {
 
@@ -41,7 +45,8 @@ class block_folder {
   /// How far the results go.
   [[nodiscard]] std::uint64_t covers() const { return folded_; }
 
-  bool fold(std::span<in_stream> arriving, out_stream& results, any_mailbox& messages, const reductions::fold_function& f) {
+  /// `packs`: the results are packed.
+  bool fold(std::span<in_stream> arriving, out_stream& results, any_mailbox& messages, const reductions::entry& by, bool packs) {
     auto end = rows();
     for (const auto& i : arriving) end = std::min(end, i.covers());
     if (folded_ == end) return false;
@@ -49,12 +54,14 @@ class block_folder {
     for (;;) {
       const auto row = lowest_row(arriving, in_stream::no_row);
       if (row >= end) break;
-      const auto n = rows_alike(arriving, row, static_cast<std::size_t>(end - row));
+      const bool packed = packs || has_packed(arriving, row);
+      const auto n = packed ? 1 : rows_alike(arriving, row, static_cast<std::size_t>(end - row));
       if (!map_.exists(map_.block(row + n - 1, index_))) {
         for (const auto& i : arriving)
           if (i.next_row() == row) throw protocol(i.peer(), "a row past the end");
       }
-      const auto done = fold_rows(arriving, results, messages, f, row, n);
+      const auto done = packed ? fold_packed_row(arriving, results, messages, by, packs, row)
+                               : fold_rows(arriving, results, messages, by.fold, row, n);
       if (done != 0) moved = true;
       if (done != n) return moved;
     }
@@ -93,11 +100,38 @@ class block_folder {
     return done;
   }
 
+  // Folds one row, whose blocks may be packed. 0 if there is no packet for the result.
+  std::size_t fold_packed_row(std::span<in_stream> arriving, out_stream& results, any_mailbox& messages,
+                              const reductions::entry& by, bool packs, std::uint64_t row) {
+    const auto size = tensor_.elements(map_.block(row, index_)), bytes = size * tensor_.element_size;
+    if (results.room(messages, row, packs ? block_packer::most_bytes(bytes) : bytes) == 0) return 0;
+    const null_element null = by.null.empty() ? null_element() : null_element(by.null.data(), by.null.size());
+    unpacked_.open(arriving.size(), size, tensor_.element_size);
+    sources_.clear();
+    for (std::size_t i = 0; i < arriving.size(); ++i)
+      if (arriving[i].next_row() == row) sources_.push_back(unpacked_.elements(i, arriving[i], null));
+    if (folded_block_.size() < bytes) folded_block_ = aligned_bytes(bytes);
+    auto* const out = folded_block_.span().data();
+    by.fold(std::span<const void* const>(sources_), sources_.size() < arriving.size(), out, size);
+    if (packs) {
+      const auto packed = packer_.measure(out, size, null);
+      packer_.write(results.add(messages, row, packed), stores::vectors);
+    } else {
+      std::memcpy(results.add(messages, row, bytes), out, bytes);
+    }
+    unpacked_.pop(arriving, row, messages);
+    folded_ = row + 1;
+    return 1;
+  }
+
   server_tensor tensor_;
   std::size_t index_ = 0;
   stripes map_;
   std::uint64_t folded_ = 0;  // rows below have been folded
   std::vector<const void*> sources_;
+  unpacked_row unpacked_;
+  aligned_bytes folded_block_;
+  block_packer packer_;
 };
 
 }  // namespace omni::detail

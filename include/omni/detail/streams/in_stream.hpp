@@ -102,10 +102,10 @@ class in_stream {
   }
   /// Whether the block at the front is packed.
   [[nodiscard]] bool is_packed() const { return (slots_[index(read_)].packet.header().flags & packet_packed) != 0; }
-  /// Of a packed block at the front, writes the n elements. How many bytes it has.
-  [[nodiscard]] std::size_t unpack(std::size_t n, const null_element& null, std::byte* to) const {
+  /// Of a packed block at the front, writes the n elements; `is_null`: those there are null already. How many bytes it has.
+  [[nodiscard]] std::size_t unpack(std::size_t n, const null_element& null, std::byte* to, bool is_null = false) const {
     if (null.element() == nullptr) refuse("packed blocks where no element is null");
-    const auto bytes = unpack_block(slots_[index(read_)].packet.rest(), n, null, to);
+    const auto bytes = unpack_block(slots_[index(read_)].packet.rest(), n, null, to, is_null);
     if (bytes == 0) refuse("a packed block that is none");
     return bytes;
   }

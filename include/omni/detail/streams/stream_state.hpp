@@ -6,10 +6,10 @@
 #include <cstdint>
 #include <vector>
 
-#include "../memory/aligned_bytes.hpp"
 #include "../wire/packed_block.hpp"
 #include "own_contribution.hpp"
 #include "stream_exchange.hpp"
+#include "unpacked_row.hpp"
 
 namespace omni::detail {
 
@@ -18,12 +18,12 @@ struct stream_state : stream_set {
   own_contribution own;
   std::vector<const void*> sources;
   std::vector<std::uint64_t> ahead;  // bit per block that a detector has looked at in advance
+  std::vector<std::uint64_t> found;  // bit per block of this rank that is not null, where blocks are packed
   block_packer packer;
-  aligned_bytes unpacked;             // the elements of a row's packed blocks
-  std::vector<std::size_t> consumed;  // bytes of a row's blocks in the streams that have one
+  unpacked_row unpacked;
 
   [[nodiscard]] std::size_t bytes() const {
-    return buffers.bytes() + own.bytes() + ahead.capacity() * sizeof(std::uint64_t) + unpacked.size();
+    return buffers.bytes() + own.bytes() + ahead.capacity() * sizeof(std::uint64_t) + unpacked.bytes();
   }
 };
 

@@ -40,9 +40,9 @@ class stream_engine : lent_state<stream_state>, public stream_exchange {
         map_(map_of(call_, owners())),
         scanned_(map_),
         rows_(map_.rows()) {
-    const auto header = call.skips() && !served() ? sizeof(packed_header) : 0;  // whether the block is packed or not
+    const auto header = call.skips() ? sizeof(packed_header) : 0;  // whether the block is packed or not
     size_packets(options, transport.preferred_packet_bytes(), call.largest_block() * element_ + header, call.shares);
-    packs_ = call.packs_over(shares_) && !served();
+    packs_ = call.packs_over(shares_);
     mine_ = call.sign(name, limits_.packet_bytes, limits_.window);
     if (served()) {  // a server has to know
       mine_.packet_bytes = limits_.packet_bytes;
@@ -123,6 +123,7 @@ class stream_engine : lent_state<stream_state>, public stream_exchange {
     open_streams(rows_, rows_);
     s_->own.open(rows_);
     s_->sources.clear();
+    if (packs_) s_->found.assign(words_of(scan_.blocks()), 0);
   }
 
   /// Rows of an owner of which the blocks have been scanned and packed. To the row: an owner that folded only whole rounds would
@@ -163,6 +164,7 @@ class stream_engine : lent_state<stream_state>, public stream_exchange {
     const bool mine = !replicated_ && !served() && owner == static_cast<std::size_t>(rank_);
     if (!mine && packs_) {
       n = 1;
+      s_->found[block / 64] |= std::uint64_t{1} << (block % 64);
       auto& packer = s_->packer;
       const auto packed = packer.measure(call_.input(block), size, call_.null());
       auto* const at = s_->contributions[replicated_ ? 0 : peer_index(owner)].add(messages_, row, packed);
@@ -201,7 +203,7 @@ class stream_engine : lent_state<stream_state>, public stream_exchange {
       const auto row = lowest_row(s.arriving, s.own.next(end));
       if (row >= end) break;
       // The rows from here on that the same ranks have something for.
-      const bool packed = packs_ || has_packed(row);
+      const bool packed = packs_ || has_packed(s.arriving, row);
       const auto n = packed ? 1 : rows_alike(s.arriving, row, s.own.alike(row, static_cast<std::size_t>(end - row)));
       if (!owns(row + n - 1)) refuse_row(row + n - 1);
       const auto done = packed ? fold_packed_row(row) : fold_rows(row, n);
@@ -288,10 +290,6 @@ class stream_engine : lent_state<stream_state>, public stream_exchange {
     call_.fold(s.sources, s.sources.size() < static_cast<std::size_t>(ranks_), to, n);
   }
 
-  [[nodiscard]] bool has_packed(std::uint64_t row) const {
-    return std::any_of(s_->arriving.begin(), s_->arriving.end(),
-                       [&](const in_stream& i) { return i.next_row() == row && i.is_packed(); });
-  }
   // Folds one row, whose blocks may be packed: into the cache, and from there on as if all elements had come. 0 if there is no
   // packet for the result.
   std::size_t fold_packed_row(std::uint64_t row) {
@@ -300,17 +298,10 @@ class stream_engine : lent_state<stream_state>, public stream_exchange {
     const auto size = call_.range(block).size, bytes = size * element_;
     // How long the packed result will be is not known before it is there.
     if (returns_results() && s.results.room(messages_, row, packs_ ? block_packer::most_bytes(bytes) : bytes) == 0) return 0;
-    const auto room = (bytes + 63) / 64 * 64;
-    if (s.unpacked.size() < room * s.arriving.size()) s.unpacked = aligned_bytes(room * s.arriving.size());
-    s.consumed.assign(s.arriving.size(), 0);
+    s.unpacked.open(s.arriving.size(), size, element_);
     s.sources.clear();
     const auto add = [&](std::size_t i) {
-      const auto& stream = s.arriving[i];
-      if (stream.next_row() != row) return;
-      auto* const to = s.unpacked.span().data() + room * i;
-      const bool packed = stream.is_packed();
-      s.consumed[i] = packed ? stream.unpack(size, call_.null(), to) : bytes;
-      s.sources.push_back(packed ? to : stream.elements(bytes));
+      if (s.arriving[i].next_row() == row) s.sources.push_back(s.unpacked.elements(i, s.arriving[i], call_.null()));
     };
     in_rank_order(add, [&] {
       if (s.own.at(row)) s.sources.push_back(call_.input(block));
@@ -325,11 +316,7 @@ class stream_engine : lent_state<stream_state>, public stream_exchange {
       copy_out(s.results.add(messages_, row, bytes), out, bytes, limits_.how);
     }
     ++report_.union_blocks;
-    for (std::size_t i = 0; i < s.arriving.size(); ++i)
-      if (s.arriving[i].next_row() == row) {
-        s.arriving[i].pop(s.consumed[i]);
-        s.arriving[i].post(messages_);
-      }
+    s.unpacked.pop(s.arriving, row, messages_);
     s.own.pop(row, 1);
     folded_ = row + 1;
     return 1;
@@ -367,7 +354,9 @@ class stream_engine : lent_state<stream_state>, public stream_exchange {
       const auto first = map_.block(row, owner);
       if (stream.is_packed()) {
         if (!map_.exists(first)) throw protocol(stream.peer(), "a row past the end");
-        stream.pop(stream.unpack(call_.range(first).size, call_.null(), call_.output(first)));
+        // Null on this rank, it is so in the output since it was scanned.
+        const bool is_null = packs_ && (s_->found[first / 64] >> (first % 64) & 1U) == 0;
+        stream.pop(stream.unpack(call_.range(first).size, call_.null(), call_.output(first), is_null));
         ++report_.union_blocks;
         continue;
       }

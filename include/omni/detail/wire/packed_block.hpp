@@ -14,26 +14,23 @@
 #include "../detect/elements.hpp"
 #include "../memory/copy.hpp"
 
-// Blocks that travel as their elements that are not null, described in docs/wire_format.md: 8 bytes that say in which form, where
-// the elements belong, the elements. Whoever unpacks one has the same bytes as if all elements had come.
+// Blocks that travel as their elements that are not null, described in docs/wire_format.md: 4 bytes that say in which form and how
+// many, where the elements belong, the elements, without gaps. Whoever unpacks one has the same bytes as if all elements had come.
 
 namespace omni::detail {
 
 enum class block_form : std::uint32_t {
   plain = 0,   ///< all elements
   bitmap = 1,  ///< a bit for each element, then those that are not null
-  list = 2,    ///< their indexes, 16 bits each, then the same
+  list = 2,    ///< their indexes, then the same
 };
 
-struct packed_header {
-  std::uint32_t elements = 0;  ///< that follow
-  block_form form = block_form::plain;
-};
-static_assert(sizeof(packed_header) == 8);
-
-/// Indexes need a list, whose end is padded to 8 bytes.
-inline std::size_t bytes_of_indexes(std::size_t elements) { return (elements * sizeof(std::uint16_t) + 7) / 8 * 8; }
+/// What a packed block begins with: the elements that follow, and 2 bits for the form.
+using packed_header = std::uint32_t;
+inline constexpr std::size_t most_packed = std::size_t{1} << 30U;   ///< elements that it may count, of a block that is not plain
 inline constexpr std::size_t most_indexed = std::size_t{1} << 16U;  ///< elements of a block with a list
+/// Bytes of an index into a block of n elements.
+inline std::size_t bytes_of_index(std::size_t n) { return n <= 256 ? 1 : 2; }
 
 /// The bytes of a block of n elements, so many of them not null, in its shortest form.
 struct packed_shape {
@@ -44,8 +41,8 @@ struct packed_shape {
     const auto shorter = [&](block_form f, std::size_t b) {
       if (b < bytes) form = f, bytes = b;
     };
-    shorter(block_form::bitmap, words_of(n) * sizeof(std::uint64_t) + found * element);
-    if (n <= most_indexed) shorter(block_form::list, bytes_of_indexes(found) + found * element);
+    if (n < most_packed) shorter(block_form::bitmap, words_of(n) * sizeof(std::uint64_t) + found * element);
+    if (n <= most_indexed) shorter(block_form::list, found * (bytes_of_index(n) + element));
     bytes += sizeof(packed_header);
   }
 };
@@ -78,7 +75,8 @@ class block_packer {
 
  private:
   void write(std::byte* to) const {
-    const packed_header h{static_cast<std::uint32_t>(elements()), shape_.form};
+    const auto count = shape_.form == block_form::plain ? 0 : static_cast<std::uint32_t>(found_);  // of plain ones it is known
+    const packed_header h = count | static_cast<std::uint32_t>(shape_.form) << 30U;
     std::memcpy(to, &h, sizeof(h));
     to += sizeof(h);
     const auto bits = std::span(bits_).first(words_of(n_));
@@ -91,14 +89,15 @@ class block_packer {
         to += bits.size_bytes();
         break;
       case block_form::list: {
-        auto* at = to;
-        for_each_bit(bits, [&](std::size_t i) {
-          const auto index = static_cast<std::uint16_t>(i);
-          std::memcpy(at, &index, sizeof(index));
-          at += sizeof(index);
-        });
-        to += bytes_of_indexes(found_);
-        std::memset(at, 0, static_cast<std::size_t>(to - at));
+        const auto list = [&](auto index) {
+          for_each_bit(bits, [&](std::size_t i) {
+            index = static_cast<decltype(index)>(i);
+            std::memcpy(to, &index, sizeof(index));
+            to += sizeof(index);
+          });
+        };
+        if (bytes_of_index(n_) == 1) list(std::uint8_t{});
+        else list(std::uint16_t{});
         break;
       }
     }
@@ -112,25 +111,26 @@ class block_packer {
   std::vector<std::byte> scratch_;
 };
 
-/// Writes the n elements of the block that `from` begins with. How many bytes it has; 0 if it is none. Nothing that it says is
-/// believed before it is checked.
-inline std::size_t unpack_block(std::span<const std::byte> from, std::size_t n, const null_element& null, std::byte* to) {
-  packed_header h;
+/// Writes the n elements of the block that `from` begins with; `is_null`: those there are null already. How many bytes it has; 0 if
+/// it is none. Nothing that it says is believed before it is checked.
+inline std::size_t unpack_block(std::span<const std::byte> from, std::size_t n, const null_element& null, std::byte* to,
+                                bool is_null = false) {
+  packed_header h = 0;
   if (from.size() < sizeof(h)) return 0;
   std::memcpy(&h, from.data(), sizeof(h));
   auto rest = from.subspan(sizeof(h));
   const auto element = null.bytes();
-  const std::size_t found = h.elements;
+  const std::size_t found = h & (most_packed - 1);
   if (found > n) return 0;
   const auto take = [&](std::size_t bytes) {
     const auto* const at = rest.size() < bytes ? nullptr : rest.data();
     if (at != nullptr) rest = rest.subspan(bytes);
     return at;
   };
-  switch (h.form) {
+  switch (block_form{h >> 30U}) {
     case block_form::plain: {
-      const auto* const all = take(found * element);
-      if (found != n || all == nullptr) return 0;
+      const auto* const all = take(n * element);
+      if (found != 0 || all == nullptr) return 0;
       copy_bytes(to, all, n * element);
       break;
     }
@@ -138,8 +138,8 @@ inline std::size_t unpack_block(std::span<const std::byte> from, std::size_t n, 
       const auto* bits = take(words_of(n) * sizeof(std::uint64_t));
       const auto* elements = bits == nullptr ? nullptr : take(found * element);
       if (elements == nullptr) return 0;
-      // A few at a time, as they lie where words need not be aligned.
-      fill(to, n * element, null);
+      // A few at a time: they lie where words need not be aligned.
+      if (!is_null) fill(to, n * element, null);
       std::size_t left = found;
       for (std::size_t first = 0; first < n; first += 64, bits += sizeof(std::uint64_t)) {
         std::uint64_t word = 0;
@@ -154,24 +154,27 @@ inline std::size_t unpack_block(std::span<const std::byte> from, std::size_t n, 
       break;
     }
     case block_form::list: {
-      const auto* indexes = take(bytes_of_indexes(found));
+      if (n > most_indexed) return 0;
+      const auto* indexes = take(found * bytes_of_index(n));
       const auto* elements = indexes == nullptr ? nullptr : take(found * element);
       if (elements == nullptr) return 0;
-      fill(to, n * element, null);
+      if (!is_null) fill(to, n * element, null);
       std::size_t least = 0;
       bool ascend = true;
-      with_element_size(element, [&](auto bytes) {
-        for (std::size_t i = 0; i < found; ++i, indexes += sizeof(std::uint16_t), elements += bytes) {
-          std::uint16_t at = 0;
-          std::memcpy(&at, indexes, sizeof(at));
-          if (at < least || at >= n) {
-            ascend = false;
-            return;
+      const auto scatter = [&](auto index) {
+        with_element_size(element, [&](auto bytes) {
+          for (std::size_t i = 0; i < found; ++i, indexes += sizeof(index), elements += bytes) {
+            std::memcpy(&index, indexes, sizeof(index));
+            const std::size_t at = index;
+            ascend = ascend && at >= least && at < n;
+            if (!ascend) return;
+            least = at + 1;
+            std::memcpy(to + at * bytes, elements, bytes);
           }
-          least = std::size_t{at} + 1;
-          std::memcpy(to + at * bytes, elements, bytes);
-        }
-      });
+        });
+      };
+      if (bytes_of_index(n) == 1) scatter(std::uint8_t{});
+      else scatter(std::uint16_t{});
       if (!ascend) return 0;
       break;
     }

@@ -1,0 +1,57 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "../carry/any_mailbox.hpp"
+#include "../detect/mark.hpp"
+#include "../memory/aligned_bytes.hpp"
+#include "in_stream.hpp"
+
+namespace omni::detail {
+
+/// Whether some stream's block in a row is packed.
+inline bool has_packed(std::span<const in_stream> streams, std::uint64_t row) {
+  return std::any_of(streams.begin(), streams.end(), [&](const in_stream& s) { return s.next_row() == row && s.is_packed(); });
+}
+
+/// The blocks that streams have for one row, as elements to fold: packed ones are unpacked into memory that stays in cache.
+class unpacked_row {
+ public:
+  /// Of blocks of n elements, from so many streams.
+  void open(std::size_t streams, std::size_t n, std::size_t element_bytes) {
+    n_ = n;
+    bytes_ = n * element_bytes;
+    room_ = (bytes_ + 63) / 64 * 64;
+    if (unpacked_.size() < room_ * streams) unpacked_ = aligned_bytes(room_ * streams);
+    taken_.assign(streams, 0);
+  }
+  /// What stream i has.
+  [[nodiscard]] const std::byte* elements(std::size_t i, const in_stream& stream, const null_element& null) {
+    auto* const to = unpacked_.span().data() + room_ * i;
+    const bool packed = stream.is_packed();
+    taken_[i] = packed ? stream.unpack(n_, null, to) : bytes_;
+    return packed ? to : stream.elements(bytes_);
+  }
+  /// The row has been folded: drops its blocks.
+  void pop(std::span<in_stream> streams, std::uint64_t row, any_mailbox& messages) const {
+    for (std::size_t i = 0; i < streams.size(); ++i)
+      if (streams[i].next_row() == row) {
+        streams[i].pop(taken_[i]);
+        streams[i].post(messages);
+      }
+  }
+  [[nodiscard]] std::size_t bytes() const { return unpacked_.size(); }
+
+ private:
+  std::size_t n_ = 0, bytes_ = 0, room_ = 0;
+  aligned_bytes unpacked_;
+  std::vector<std::size_t> taken_;  // bytes of the streams' blocks
+};
+
+}  // namespace omni::detail
