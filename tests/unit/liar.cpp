@@ -91,7 +91,7 @@ std::vector<recorded_packet> with_header(std::vector<recorded_packet> packets, u
 }
 
 constexpr std::array settings{setting{6000, 16, 700, 0}, setting{6000, 16, 700, 1},
-                              setting{6000, 16, 700, 0, omni::packing::always}, setting{6000, 16, 700, 1, omni::packing::always}};
+                              setting{12000, 16, 250, 0, omni::packing::always}, setting{12000, 16, 250, 1, omni::packing::always}};
 
 }  // namespace
 
