@@ -180,6 +180,7 @@ class call {
   /// Of the ranks' shares the largest.
   void pack_by(double elements) {
     constexpr double worth_while = 0.9;
+    if (elements >= 1 && pack_ != packing::always) return;  // most calls: nobody has asked
     packed = skips() && blocks_ != 0 ? packed_share(elements) : 1;
     packs = skips() && !elsewhere_ && pack_ != packing::never && (pack_ == packing::always || packed < worth_while);
   }

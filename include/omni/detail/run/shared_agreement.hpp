@@ -50,9 +50,9 @@ class shared_agreement {
       timed(c, r.detect_seconds,
             [&] { room = room_.first(contribution::write(c, mine, parts, room_, window_->how_to_store(), r)); });
       if (!by_all_) room_ = contribution::room_of_part(c, mine, parts, room.size(), room_);
-    } else if ((samples && (!has_room || (bytes_ == 0 && window_->distance().is_slow()))) || c.asks_to_pack()) {
+    } else if ((samples && bytes_ == 0 && window_->distance().is_slow()) || (!has_room && (samples || c.asks_to_pack()))) {
       const auto s = try_sample(c);
-      if (samples) c.density = s.density;
+      c.density = s.density;
       elements = s.elements;
     }
     window_->records().tell(number_, digest, c.density, elements, has_room, room);
@@ -77,7 +77,7 @@ class shared_agreement {
     const auto a = window_->records().agreed(number_);
     if (a.same && !a.has_room && fits(c)) window_->do_without();
     c.density = a.density;
-    c.pack_by(a.elements);
+    c.pack_by(a.has_room ? 1 : a.elements);  // in shared memory nobody packs who need not
     c.shares = a.has_room;
     c.agreed = a.same;
     auto result = a.same ? outcome::agree : outcome::differ;
