@@ -45,7 +45,7 @@ struct options {
   std::string json, pack = "automatic";
   bool out_of_place = false;
   std::string setting;  // of the process, for the JSON
-  bool count_bytes = false, calibrate = false, phases = false, alone = false, few = false;
+  bool count_bytes = false, calibrate = false, phases = false, alone = false, few = false, choices = false;
 };
 
 std::size_t parse_size(const std::string& s) {
@@ -187,20 +187,30 @@ nlohmann::json measure(const world& w, const options& o, const std::vector<MPI_C
                               : omni::allreduce(comm, x[k], blocks, policies...);
     };
     const auto call = [&](std::size_t k, const auto&... policies) { call_on(w.comm, k, policies...); };
-    const auto once = [&](std::size_t k) {
+    const auto by = [&](const std::string& topology, std::size_t k) {
       if (w.cluster != nullptr) call_on(*w.cluster, k, omni::dedicated{.packet_bytes = o.packet, .window = o.window});
-      else if (o.topology == "automatic") call(k);
-      else if (o.topology == "colocated") call(k, omni::colocated{.packet_bytes = o.packet, .window = o.window});
-      else if (o.topology == "replicated") call(k, omni::replicated{.packet_bytes = o.packet, .window = o.window});
+      else if (topology == "automatic") call(k);
+      else if (topology == "colocated") call(k, omni::colocated{.packet_bytes = o.packet, .window = o.window});
+      else if (topology == "replicated") call(k, omni::replicated{.packet_bytes = o.packet, .window = o.window});
       else call(k, omni::ring{.packet_bytes = o.packet, .window = o.window});
     };
+    const auto once = [&](std::size_t k) { by(o.topology, k); };
+    // What automatic could have chosen, too.
+    std::vector<std::string> others;
+    if (o.choices && o.topology == "automatic") others = {"colocated", "replicated", "ring"};
+    std::vector<std::vector<double>> chosen_else(others.size());
+    const auto contestants = algorithms.size() + 1 + others.size();
     for (int i = -1; i < repeats; ++i) {
-      for (std::size_t turn = 0; turn <= algorithms.size(); ++turn) {
-        const auto a = (turn + static_cast<std::size_t>(i + 1)) % (algorithms.size() + 1);  // nobody always follows the same one
+      for (std::size_t turn = 0; turn < contestants; ++turn) {
+        const auto a = (turn + static_cast<std::size_t>(i + 1)) % contestants;  // nobody always follows the same one
         reset();
-        const double t =
-            a == algorithms.size() ? w.time(calls, once) : w.time(calls, [&](std::size_t k) { dense(comms[algorithms[a]], k); });
-        if (i >= 0) (a == algorithms.size() ? ours : mpi[a]).push_back(t);
+        const double t = w.time(calls, [&](std::size_t k) {
+          if (a < algorithms.size()) dense(comms[algorithms[a]], k);
+          else if (a == algorithms.size()) once(k);
+          else by(others[a - algorithms.size() - 1], k);
+        });
+        if (i >= 0)
+          (a < algorithms.size() ? mpi[a] : a == algorithms.size() ? ours : chosen_else[a - algorithms.size() - 1]).push_back(t);
       }
     }
     reset();
@@ -247,6 +257,13 @@ nlohmann::json measure(const world& w, const options& o, const std::vector<MPI_C
         best = algorithms[a];
       }
     const double time = median(ours), mpi_default = o.alone ? mpi_best : median(mpi[0]);
+    double better = mpi_default;
+    std::string better_choice = "mpi";
+    for (std::size_t i = 0; i < others.size(); ++i)
+      if (const double t = median(chosen_else[i]); !(t >= better)) {
+        better = t;
+        better_choice = others[i];
+      }
     // A worker sends d S and receives u S; each of K servers the N-th of that from and to every worker.
     const double through_servers = std::max(d, u) * std::max(1.0, N / std::max(o.servers, 1));
     const double floor = w.cluster != nullptr ? through_servers * S / limit.link + S / limit.scan
@@ -265,6 +282,8 @@ nlohmann::json measure(const world& w, const options& o, const std::vector<MPI_C
                        {"mpi_default_us", mpi_default * 1e6},
                        {"mpi_best_us", mpi_best * 1e6},
                        {"mpi_best_algorithm", best},
+                       {"other_choice", others.empty() ? "" : better_choice},
+                       {"other_choice_us", others.empty() ? 0 : better * 1e6},
                        {"algbw_GBps", S / time / 1e9},
                        {"busbw_GBps", 2 * (N - 1) / N * S / time / 1e9},
                        {"bytes_sent", sent},
@@ -284,6 +303,8 @@ nlohmann::json measure(const world& w, const options& o, const std::vector<MPI_C
                 print_size(n * sizeof(T)).c_str(), n, type.c_str(), percent, std::string(report.topology).c_str(), time * 1e6,
                 mpi_default * 1e6, mpi_best * 1e6, best, S / time / 1e9, 2 * (N - 1) / N * S / time / 1e9, sent, bad,
                 mpi_best / time, time / floor);
+    if (!others.empty() && better < 0.95 * time)
+      std::printf("# another choice would have been faster: %s, %.1f us\n", better_choice.c_str(), better * 1e6);
     if (o.phases)
       std::printf("# one call, mean of all ranks: detect %.0f + exchange %.0f + fold %.0f + deliver %.0f = %.0f of %.0f us\n",
                   phases[0], phases[1], phases[2], phases[3], phases[0] + phases[1] + phases[2] + phases[3], phases[4]);
@@ -351,6 +372,7 @@ int main(int argc, char** argv) {
                "hold what crosses the network interfaces against what calls report; wants a network "
                "that nobody else uses");
   app.add_flag("--alone", o.alone, "omni without MPI's algorithms beside it, which take minutes on slow links");
+  app.add_flag("--choices", o.choices, "time what automatic could have chosen, too, and say where that is faster by 5 %");
   app.add_flag("--out-of-place", o.out_of_place, "reduce from one buffer into another, instead of in place");
 
   int code = 0;

@@ -83,7 +83,7 @@ for n in $ranks; do
     echo "# running on $n ranks, $setting" >&2
     file=$out/ranks$n.$setting.json
     few=(--few)
-    [ "$setting" = found ] && few=()  # MPI's time does not depend on the density
+    [ "$setting" = found ] && few=(--choices)  # MPI's time does not depend on the density
     in_setting "$setting" run_mpi 600 "$n" "$program" ${args[@]+"${args[@]}"} "${few[@]}" --setting "$setting" --json "$file" > "$out/$setting.txt" ||
       { cat "$out/$setting.txt"; exit 1; }
     files+=("$file")

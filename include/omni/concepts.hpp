@@ -23,7 +23,8 @@ namespace omni {
 /// `count(n)` blocks, `block(i, n)` the range of one, `largest(n)` a bound on their size. A partitioner whose blocks are equal but
 /// for the last may also offer `uniform()`, their size: runs of blocks are then scanned in one sweep. Blocks may be empty. Two
 /// partitioners of one type that cut differently are told apart by their blocks or, with `uniform()`, by the largest; what else
-/// must be the same on all ranks goes into a `std::uint64_t fingerprint()`.
+/// must be the same on all ranks goes into a `std::uint64_t fingerprint()`. A member `packing pack` says whether blocks travel as
+/// their elements that are not null; ranks may differ in it.
 template <class P>
 concept partitioner = std::copyable<P> && requires(const P& p, std::size_t i, std::size_t n) {
   { p.count(n) } -> std::convertible_to<std::size_t>;

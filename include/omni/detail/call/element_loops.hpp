@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -85,6 +86,12 @@ concept cuts_evenly = requires(const P& p) {
   p.uniform();
 };
 
+/// A partitioner that says whether its blocks are packed.
+template <class P>
+concept says_whether_to_pack = requires(const P& p) {
+  { p.pack } -> std::convertible_to<packing>;
+};
+
 /// What holds for all calls of a combination, and its functions. `policies` is the call's call_policies; runs begin on an element.
 struct element_loops {
   short_name<48> type_on_wire;
@@ -156,8 +163,7 @@ constexpr element_loops make_loops() {
   l.largest = [](const void* p, std::size_t n) -> std::size_t { return as::of(p).partition.largest(n); };
   if constexpr (cuts_evenly<Partitioner>) l.uniform = [](const void* p) -> std::size_t { return as::of(p).partition.uniform(); };
   else l.block = [](const void* p, std::size_t i, std::size_t n) -> block_range { return as::of(p).partition.block(i, n); };
-  if constexpr (requires(const Partitioner& p) { packing{p.pack}; })
-    l.pack = [](const void* p) { return as::of(p).partition.pack; };
+  if constexpr (says_whether_to_pack<Partitioner>) l.pack = [](const void* p) -> packing { return as::of(p).partition.pack; };
   if constexpr (!has_name<Op> || has_identity_member<Op, T> || requires(const Op& op) { op.fingerprint(); })
     l.operation_state = [](const void* p) { return detail::operation_state<T>(as::of(p).op); };
   if constexpr (requires(const Partitioner& p) { p.fingerprint(); })
