@@ -35,21 +35,46 @@ inline std::size_t find_elements_portable(const std::byte* block, std::size_t n,
 }
 
 #if OMNI_DETAIL_X86
-template <class Lane>
-using vector_of [[gnu::vector_size(32)]] = Lane;
+using bytes256 [[gnu::vector_size(32)]] = char;
+using shorts256 [[gnu::vector_size(32)]] = short;
+using ints256 [[gnu::vector_size(32)]] = int;
+using floats256 [[gnu::vector_size(32)]] = float;
+using doubles256 [[gnu::vector_size(32)]] = double;
 
-/// Bits of the lanes, as wide as Lane, of 32 bytes that differ from the pattern.
-template <class Lane>
-__attribute__((target("avx2"), always_inline)) inline std::uint32_t lanes_that_differ(const std::byte* p,
-                                                                                      const std::byte* pattern) {
-  vector_of<Lane> have, want;
+// Bits of the lanes, of 1, 2 (each twice), 4 or 8 bytes, in which 32 bytes differ from the pattern.
+__attribute__((target("avx2"), always_inline)) inline std::uint32_t differ_in_bytes(const std::byte* p, const std::byte* pattern) {
+  bytes256 have, want;
   std::memcpy(&have, p, sizeof(have));
   std::memcpy(&want, pattern, sizeof(want));
-  const auto same = have == want;
-  if constexpr (sizeof(Lane) == 8) return ~static_cast<std::uint32_t>(__builtin_ia32_movmskpd256((vector_of<double>)same)) & 0xfU;
-  else if constexpr (sizeof(Lane) == 4)
-    return ~static_cast<std::uint32_t>(__builtin_ia32_movmskps256((vector_of<float>)same)) & 0xffU;
-  else return ~static_cast<std::uint32_t>(__builtin_ia32_pmovmskb256((vector_of<char>)same));
+  have = have == want;
+  return ~static_cast<std::uint32_t>(__builtin_ia32_pmovmskb256(have));
+}
+__attribute__((target("avx2"), always_inline)) inline std::uint32_t differ_in_shorts(const std::byte* p, const std::byte* pattern) {
+  shorts256 have, want;
+  std::memcpy(&have, p, sizeof(have));
+  std::memcpy(&want, pattern, sizeof(want));
+  have = have == want;
+  bytes256 same;
+  std::memcpy(&same, &have, sizeof(same));
+  return ~static_cast<std::uint32_t>(__builtin_ia32_pmovmskb256(same));
+}
+__attribute__((target("avx2"), always_inline)) inline std::uint32_t differ_in_ints(const std::byte* p, const std::byte* pattern) {
+  ints256 have, want;
+  std::memcpy(&have, p, sizeof(have));
+  std::memcpy(&want, pattern, sizeof(want));
+  have = have == want;
+  floats256 same;
+  std::memcpy(&same, &have, sizeof(same));
+  return ~static_cast<std::uint32_t>(__builtin_ia32_movmskps256(same)) & 0xffU;
+}
+__attribute__((target("avx2"), always_inline)) inline std::uint32_t differ_in_longs(const std::byte* p, const std::byte* pattern) {
+  vector256 have, want;
+  std::memcpy(&have, p, sizeof(have));
+  std::memcpy(&want, pattern, sizeof(want));
+  have = have == want;
+  doubles256 same;
+  std::memcpy(&same, &have, sizeof(same));
+  return ~static_cast<std::uint32_t>(__builtin_ia32_movmskpd256(same)) & 0xfU;
 }
 /// Every second bit, moved together.
 inline std::uint32_t even_bits(std::uint32_t x) {
@@ -71,10 +96,10 @@ __attribute__((target("avx2,popcnt"))) std::size_t find_elements_avx2(const std:
     std::uint64_t word = 0;
     for (std::size_t i = 0; i < 64; i += lanes, block += 32) {
       std::uint32_t differ = 0;
-      if constexpr (Bytes == 1) differ = lanes_that_differ<char>(block, pattern);
-      else if constexpr (Bytes == 2) differ = even_bits(lanes_that_differ<short>(block, pattern));
-      else if constexpr (Bytes == 4) differ = lanes_that_differ<int>(block, pattern);
-      else differ = lanes_that_differ<long long>(block, pattern);
+      if constexpr (Bytes == 1) differ = differ_in_bytes(block, pattern);
+      else if constexpr (Bytes == 2) differ = even_bits(differ_in_shorts(block, pattern));
+      else if constexpr (Bytes == 4) differ = differ_in_ints(block, pattern);
+      else differ = differ_in_longs(block, pattern);
       if constexpr (Bytes == 16) differ = even_bits(differ | differ >> 1U);
       word |= std::uint64_t{differ} << i;
     }
