@@ -61,3 +61,28 @@ TEST_CASE("packed: always, wherever the packets lie") {
   CHECK(ranks_that_pack(scattered(100, testing::rank()), blocks, omni::colocated{}) == all);
   CHECK(ranks_that_pack(scattered(100, testing::rank()), blocks, omni::replicated{}) == all);
 }
+TEST_CASE("packed: ranks that want different things choose the same algorithm") {
+  // So many blocks that the choice is close to where it changes.
+  const int rank = testing::rank();
+  for (const std::size_t block : {std::size_t{2}, std::size_t{16}})
+    for (const std::size_t every : {std::size_t{1}, std::size_t{2}, std::size_t{3}}) {
+      std::vector<double> x(n, 0.0);
+      for (std::size_t i = 0; i < n; ++i)
+        if (i / block % every == 0) x[i] = 1;
+      ranks_that_pack(x, omni::fixed_blocks{.elements = block, .pack = rank == 0 ? omni::packing::always : omni::packing::never});
+      ranks_that_pack(x,
+                      omni::fixed_blocks{.elements = block, .pack = rank == 0 ? omni::packing::always : omni::packing::automatic});
+    }
+}
+TEST_CASE("packed: in two levels, scattered on each rank and dense on each host") {
+  const int rank = testing::rank();
+  const omni::hierarchical<> pairs{.group = 2};
+  for (const auto pack : {omni::packing::always, omni::packing::automatic}) {
+    const omni::fixed_blocks blocks{.pack = pack};
+    ranks_that_pack(scattered(100, rank), blocks, pairs);
+    auto half = scattered(1, rank);
+    for (std::size_t i = 0; i < n; ++i)
+      if (i % 2 != static_cast<std::size_t>(rank % 2)) half[i] = 0;
+    ranks_that_pack(half, blocks, pairs);
+  }
+}

@@ -177,12 +177,13 @@ class call {
     constexpr std::size_t least_bytes = std::size_t{64} << 10U;
     return skips() && !elsewhere_ && bytes() >= least_bytes && pack_ != packing::never;
   }
-  /// Of the ranks' shares the largest.
+  /// @param elements of the ranks' shares the largest: what follows for the choice of an algorithm has to be the same on all ranks,
+  /// whatever each wants for itself.
   void pack_by(double elements) {
     constexpr double worth_while = 0.9;
-    if (elements >= 1 && pack_ != packing::always) return;  // most calls: nobody has asked
-    packed = skips() && blocks_ != 0 ? packed_share(elements) : 1;
-    packs = skips() && !elsewhere_ && pack_ != packing::never && (pack_ == packing::always || packed < worth_while);
+    const auto share = skips() && blocks_ != 0 && elements < 1 ? packed_share(elements) : 1;
+    packed = share < worth_while ? share : 1;
+    packs = skips() && !elsewhere_ && pack_ != packing::never && (pack_ == packing::always || packed < 1);
   }
   /// Whether it packs where packets lie in memory that ranks share, if not everywhere: copying a block there takes no longer than
   /// packing it (docs/tuning.md).

@@ -54,7 +54,8 @@ inline sample sample_of(const call& c) {
     std::array<std::uint64_t, 64> bits;  // NOLINT(cppcoreguidelines-pro-type-member-init): written before they are read
     const auto some = std::min<std::size_t>(n, 64 * bits.size());
     elements += some;
-    elements_found += find_elements(c.input(block), some, c.null(), bits);
+    const auto from = (n - some) / enough * (looked_at % enough);  // of a large block a piece
+    elements_found += find_elements(c.input(block) + from * c.element_bytes(), some, c.null(), bits);
   }
   const auto share = [](std::size_t some, std::size_t all) { return static_cast<double>(some) / static_cast<double>(all); };
   return {share(found, looked_at), elements == 0 ? 1 : share(elements_found, elements)};

@@ -262,7 +262,7 @@ class collective : public operation_base {
 
   // ---- running
   void run() {
-    if (!call_.agreed && !call_.is_stage && !how_.over_datagrams) {  // each rank for itself: packets say whether they are packed
+    if (!agrees_ && !call_.is_stage && !how_.over_datagrams) {  // each rank for itself: packets say whether they are packed
       call_.pack_by(call_.asks_to_pack() ? try_sample(call_).elements : 1);
       call_.packed = 1;
     }

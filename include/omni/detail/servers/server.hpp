@@ -260,13 +260,14 @@ class server_call {
       rows = blocks_.rows();
     }
     // Packed, if a worker found that worth while.
-    packs_ = call_of(first) == kind::blocks && std::any_of(s_.arriving.begin(), s_.arriving.end(), [](const in_stream& i) {
-               return (i.first().header().flags & packet_packed) != 0;
-             });
-    if (packs_ && fold_->null.empty()) throw protocol(0, "packed blocks where no element is null");
-    if (packs_ && first.packet_bytes < sizeof(packet_header) + block_packer::most_bytes(first.largest_block * first.element_size) +
-                                           sizeof(std::uint32_t))
-      throw protocol(0, "packets that no packed block fits in");
+    const auto packer = std::find_if(s_.arriving.begin(), s_.arriving.end(),
+                                     [](const in_stream& i) { return (i.first().header().flags & packet_packed) != 0; });
+    packs_ = call_of(first) == kind::blocks && packer != s_.arriving.end();
+    const auto refuse_packed = [&](std::string_view what) { throw protocol(packer->peer(), what); };
+    if (packs_ && fold_->null.empty()) refuse_packed("packed blocks where no element is null");
+    const auto most = block_packer::most_bytes(static_cast<std::size_t>(first.largest_block * first.element_size));
+    if (packs_ && first.packet_bytes < sizeof(packet_header) + most + sizeof(std::uint32_t))
+      refuse_packed("packets that no packed block fits in");
     s_.results.open(
         stream_of_results, stream_token::make(stream_of_results, false, 0), std::span<const int>(s_.workers), limits_of(first),
         rows, messages_.call(), first, [this](std::size_t bytes) { return s_.buffers.take(bytes); }, packs_ ? packet_packed : 0U);

@@ -19,11 +19,12 @@ struct stream_state : stream_set {
   std::vector<const void*> sources;
   std::vector<std::uint64_t> ahead;  // bit per block that a detector has looked at in advance
   std::vector<std::uint64_t> found;  // bit per block of this rank that is not null, where blocks are packed
-  block_packer packer;
+  block_packer packer, result_packer;
   unpacked_row unpacked;
 
   [[nodiscard]] std::size_t bytes() const {
-    return buffers.bytes() + own.bytes() + ahead.capacity() * sizeof(std::uint64_t) + unpacked.bytes();
+    return buffers.bytes() + own.bytes() + ahead.capacity() * sizeof(std::uint64_t) + unpacked.bytes() +
+           found.capacity() * sizeof(std::uint64_t) + packer.kept_bytes() + result_packer.kept_bytes();
   }
 };
 

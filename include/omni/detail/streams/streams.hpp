@@ -166,11 +166,12 @@ class stream_engine : lent_state<stream_state>, public stream_exchange {
       n = 1;
       s_->found[block / 64] |= std::uint64_t{1} << (block % 64);
       auto& packer = s_->packer;
-      const auto packed = packer.measure(call_.input(block), size, call_.null());
+      if (std::exchange(measured_, block + 1) != block + 1) packer.measure(call_.input(block), size, call_.null());
+      const auto packed = packer.bytes();
       auto* const at = s_->contributions[replicated_ ? 0 : peer_index(owner)].add(messages_, row, packed);
       if (at == nullptr) return 0;
       packer.write(at, limits_.how);
-      note_packed(bytes, packed);
+      note_packed(bytes, packed, replicated_ ? s_->peers.size() : 1);
       report_.elements_sent += packer.elements();
       call_.sent(block, 1);
     } else if (!mine) {
@@ -183,7 +184,10 @@ class stream_engine : lent_state<stream_state>, public stream_exchange {
     if (mine || replicated_) s_->own.add(row, n);
     return n;
   }
-  void note_packed(std::size_t bytes, std::size_t packed) { saved_ += static_cast<std::ptrdiff_t>(bytes - packed); }
+  // Of a block that goes to so many ranks.
+  void note_packed(std::size_t bytes, std::size_t packed, std::size_t copies) {
+    saved_ += static_cast<std::ptrdiff_t>(copies * (bytes - packed));
+  }
   [[nodiscard]] std::size_t peer_index(std::size_t owner) const {
     const auto n = owners();
     const auto distance = (owner + n - static_cast<std::size_t>(rank_) % n) % n;
@@ -309,9 +313,9 @@ class stream_engine : lent_state<stream_state>, public stream_exchange {
     auto* const out = call_.output(block);
     call_.fold(s.sources, s.sources.size() < static_cast<std::size_t>(ranks_), out, size);
     if (returns_results() && packs_) {
-      const auto packed = s.packer.measure(out, size, call_.null());
-      s.packer.write(s.results.add(messages_, row, packed), limits_.how);
-      note_packed(bytes, packed);
+      const auto packed = s.result_packer.measure(out, size, call_.null());
+      s.result_packer.write(s.results.add(messages_, row, packed), limits_.how);
+      note_packed(bytes, packed, s.peers.size());
     } else if (returns_results()) {
       copy_out(s.results.add(messages_, row, bytes), out, bytes, limits_.how);
     }
@@ -379,6 +383,7 @@ class stream_engine : lent_state<stream_state>, public stream_exchange {
 
   bool stalled_ = false;      // there is something to pack, and no packet to put it in
   std::uint64_t folded_ = 0;  // rows below have been folded
+  std::size_t measured_ = 0;  // above the block that the packer has looked at
   std::ptrdiff_t saved_ = 0;  // bytes
 };
 

@@ -63,6 +63,10 @@ class block_packer {
     shape_ = packed_shape(n, element_, found_);
     return shape_.bytes;
   }
+  /// How many bytes it takes.
+  [[nodiscard]] std::size_t bytes() const { return shape_.bytes; }
+  /// Of memory that is kept for the next block.
+  [[nodiscard]] std::size_t kept_bytes() const { return bits_.capacity() * sizeof(std::uint64_t) + scratch_.capacity(); }
   /// How many elements travel.
   [[nodiscard]] std::size_t elements() const { return shape_.form == block_form::plain ? n_ : found_; }
   /// Writes it.
