@@ -14,8 +14,7 @@ struct block_range {
 };
 
 /// Whether the blocks that are not null travel as their elements that are not null, where that is shorter: a bit or an index for
-/// each, and the elements. The bits of the result stay the same, unless `automatic` then
-/// takes another algorithm.
+/// each, and the elements. The bits of the result stay the same, unless `automatic` then takes another algorithm.
 enum class packing {
   automatic,  ///< where a sample says that it is worth while (docs/tuning.md)
   always,

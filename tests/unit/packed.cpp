@@ -61,6 +61,13 @@ bytes pack(std::span<const std::byte> block, std::size_t n, const null_element& 
   return to;
 }
 
+/// Who packs: nobody, all, every other rank, whoever finds it worth while.
+constexpr std::array<int, 4> who_packs{0, 1, 2, 3};
+omni::fixed_blocks blocks_of(int who, std::size_t rank) {
+  if (who == 3) return {.pack = omni::packing::automatic};
+  return {.pack = who == 1 || (who == 2 && rank % 2 == 0) ? omni::packing::always : omni::packing::never};
+}
+
 /// Elements of floats of which one in `every` is 1 + its index, the first of them by the rank.
 std::vector<float> scattered(std::size_t n, std::size_t every, int rank) {
   std::vector<float> x(n, 0.0F);
@@ -180,16 +187,13 @@ TEST_CASE("packed: the bits of calls that do not pack, whoever packs, and the re
     std::vector<std::vector<float>> inputs;
     for (int r = 0; r < ranks; ++r) inputs.push_back(scattered(n, every, 3 * r));
     const auto wanted = oracle::fold_in_rank_order(inputs, oracle::twin<omni::sum>{});
-    for (const int who : {0, 1, 2, 3})  // nobody, all, every other rank, whoever finds it worth while
+    for (const int who : who_packs)
       for (const bool by_owners : {true, false}) {
         std::vector<std::string> wrong(inputs.size());
         std::vector<omni::report> reports(inputs.size());
         omni::transport::threads::run(ranks, [&](omni::transport::threads& comm) {
           const auto r = static_cast<std::size_t>(comm.rank());
-          const bool packs = who == 1 || (who == 2 && r % 2 == 0);
-          const omni::fixed_blocks blocks{.pack = who == 3 ? omni::packing::automatic
-                                                  : packs  ? omni::packing::always
-                                                           : omni::packing::never};
+          const auto blocks = blocks_of(who, r);
           auto x = inputs[r];
           reports[r] = by_owners ? omni::allreduce(comm, x, blocks, omni::colocated{})
                                  : omni::allreduce(comm, x, blocks, omni::replicated{});
@@ -200,7 +204,7 @@ TEST_CASE("packed: the bits of calls that do not pack, whoever packs, and the re
         CAPTURE(by_owners);
         for (std::size_t r = 0; r < inputs.size(); ++r) {
           CHECK(wrong[r] == "");
-          const bool packed = who == 1 || who == 3 || (who == 2 && r % 2 == 0);
+          const bool packed = blocks_of(who, r).pack != omni::packing::never;
           CHECK((reports[r].bytes_saved > 0) == packed);
           if (by_owners) continue;
           // Every block has some that are not null, and all of them travel.
@@ -219,7 +223,7 @@ TEST_CASE("packed: the bits of calls that do not pack, whoever packs, and the re
 TEST_CASE("packed: through dedicated servers, whoever packs") {
   constexpr std::size_t n = 40000;
   for (const int workers : {1, 2, 3, 5})
-    for (const int who : {0, 1, 2, 3}) {
+    for (const int who : who_packs) {
       std::vector<std::vector<float>> inputs;
       for (int r = 0; r < workers; ++r) inputs.push_back(scattered(n, 50, 3 * r));
       const auto wanted = oracle::fold_in_rank_order(inputs, oracle::twin<omni::sum>{});
@@ -227,14 +231,11 @@ TEST_CASE("packed: through dedicated servers, whoever packs") {
       CAPTURE(who);
       testing::served<2>::run(workers, [&](auto& cluster) {
         const auto r = static_cast<std::size_t>(cluster.rank());
-        const bool packs = who == 1 || (who == 2 && r % 2 == 0);
-        const omni::fixed_blocks blocks{.pack = who == 3 ? omni::packing::automatic
-                                                : packs  ? omni::packing::always
-                                                         : omni::packing::never};
+        const auto blocks = blocks_of(who, r);
         auto x = inputs[r];
         const auto report = omni::allreduce(cluster, x, blocks);
         CHECK(testing::difference(x, wanted) == "");
-        CHECK((report.bytes_saved > 0) == ((packs || who == 3) && workers > 1));
+        CHECK((report.bytes_saved > 0) == (blocks.pack != omni::packing::never && workers > 1));
       });
     }
   // Another identity, and elements of two bytes.

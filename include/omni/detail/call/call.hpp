@@ -185,6 +185,8 @@ class call {
     packed = share < worth_while ? share : 1;
     packs = skips() && !elsewhere_ && pack_ != packing::never && (pack_ == packing::always || packed < 1);
   }
+  /// Share of the tensor's bytes that the densest rank sends: what a choice of algorithm goes by.
+  [[nodiscard]] double traffic() const { return density * packed; }
   /// Whether it packs where packets lie in memory that ranks share, if not everywhere: copying a block there takes no longer than
   /// packing it (docs/tuning.md).
   [[nodiscard]] bool packs_over(bool shared_memory) const { return packs && (!shared_memory || pack_ == packing::always); }

@@ -64,7 +64,7 @@ class automatic::engine : public detail::chosen_engine<detail::stream_engine, de
     using detail::algorithm;
     const auto here = detail::context_of(c, transport);
     // Only the owner streams know of several tensors.
-    switch (c.group() != nullptr ? algorithm::streams : t.choose(c.bytes(), c.density * c.packed, here)) {
+    switch (c.group() != nullptr ? algorithm::streams : t.choose(c.bytes(), c.traffic(), here)) {
       case algorithm::native:
         emplace<detail::native_engine>(c, transport);
         return;

@@ -41,40 +41,25 @@ using ints256 [[gnu::vector_size(32)]] = int;
 using floats256 [[gnu::vector_size(32)]] = float;
 using doubles256 [[gnu::vector_size(32)]] = double;
 
-// Bits of the lanes, of 1, 2 (each twice), 4 or 8 bytes, in which 32 bytes differ from the pattern.
-__attribute__((target("avx2"), always_inline)) inline std::uint32_t differ_in_bytes(const std::byte* p, const std::byte* pattern) {
-  bytes256 have, want;
-  std::memcpy(&have, p, sizeof(have));
-  std::memcpy(&want, pattern, sizeof(want));
-  have = have == want;
-  return ~static_cast<std::uint32_t>(__builtin_ia32_pmovmskb256(have));
-}
-__attribute__((target("avx2"), always_inline)) inline std::uint32_t differ_in_shorts(const std::byte* p, const std::byte* pattern) {
-  shorts256 have, want;
-  std::memcpy(&have, p, sizeof(have));
-  std::memcpy(&want, pattern, sizeof(want));
-  have = have == want;
-  bytes256 same;
-  std::memcpy(&same, &have, sizeof(same));
-  return ~static_cast<std::uint32_t>(__builtin_ia32_pmovmskb256(same));
-}
-__attribute__((target("avx2"), always_inline)) inline std::uint32_t differ_in_ints(const std::byte* p, const std::byte* pattern) {
-  ints256 have, want;
-  std::memcpy(&have, p, sizeof(have));
-  std::memcpy(&want, pattern, sizeof(want));
-  have = have == want;
-  floats256 same;
-  std::memcpy(&same, &have, sizeof(same));
-  return ~static_cast<std::uint32_t>(__builtin_ia32_movmskps256(same)) & 0xffU;
-}
-__attribute__((target("avx2"), always_inline)) inline std::uint32_t differ_in_longs(const std::byte* p, const std::byte* pattern) {
-  vector256 have, want;
-  std::memcpy(&have, p, sizeof(have));
-  std::memcpy(&want, pattern, sizeof(want));
-  have = have == want;
-  doubles256 same;
-  std::memcpy(&same, &have, sizeof(same));
-  return ~static_cast<std::uint32_t>(__builtin_ia32_movmskpd256(same)) & 0xfU;
+/// Bits of the lanes, of so many bytes, in which 32 bytes differ from the pattern; of lanes of 2 bytes each bit comes twice.
+template <std::size_t Lane>
+__attribute__((target("avx2"), always_inline)) inline std::uint32_t lanes_that_differ(const std::byte* p,
+                                                                                      const std::byte* pattern) {
+  vector256 a, b;
+  std::memcpy(&a, p, sizeof(a));
+  std::memcpy(&b, pattern, sizeof(b));
+  if constexpr (Lane == 8) {
+    return ~static_cast<std::uint32_t>(__builtin_ia32_movmskpd256(reinterpret_cast<doubles256>(a == b))) & 0xfU;
+  } else if constexpr (Lane == 4) {
+    const auto same = reinterpret_cast<ints256>(a) == reinterpret_cast<ints256>(b);
+    return ~static_cast<std::uint32_t>(__builtin_ia32_movmskps256(reinterpret_cast<floats256>(same))) & 0xffU;
+  } else if constexpr (Lane == 2) {
+    const auto same = reinterpret_cast<shorts256>(a) == reinterpret_cast<shorts256>(b);
+    return ~static_cast<std::uint32_t>(__builtin_ia32_pmovmskb256(reinterpret_cast<bytes256>(same)));
+  } else {
+    const auto same = reinterpret_cast<bytes256>(a) == reinterpret_cast<bytes256>(b);
+    return ~static_cast<std::uint32_t>(__builtin_ia32_pmovmskb256(reinterpret_cast<bytes256>(same)));
+  }
 }
 /// Every second bit, moved together.
 inline std::uint32_t even_bits(std::uint32_t x) {
@@ -95,12 +80,9 @@ __attribute__((target("avx2,popcnt"))) std::size_t find_elements_avx2(const std:
   for (std::size_t w = 0; w < whole; ++w) {
     std::uint64_t word = 0;
     for (std::size_t i = 0; i < 64; i += lanes, block += 32) {
-      std::uint32_t differ = 0;
-      if constexpr (Bytes == 1) differ = differ_in_bytes(block, pattern);
-      else if constexpr (Bytes == 2) differ = even_bits(differ_in_shorts(block, pattern));
-      else if constexpr (Bytes == 4) differ = differ_in_ints(block, pattern);
-      else differ = differ_in_longs(block, pattern);
-      if constexpr (Bytes == 16) differ = even_bits(differ | differ >> 1U);
+      auto differ = lanes_that_differ<std::min<std::size_t>(Bytes, 8)>(block, pattern);
+      if constexpr (Bytes == 16) differ |= differ >> 1U;
+      if constexpr (Bytes == 2 || Bytes == 16) differ = even_bits(differ);
       word |= std::uint64_t{differ} << i;
     }
     bits[w] = word;

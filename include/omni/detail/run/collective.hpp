@@ -268,7 +268,7 @@ class collective : public operation_base {
     }
     if (how_.chooser != nullptr && call_.native != nullptr) {
       const auto here = context_of(call_, transport_);
-      if (here.hands_over && how_.chooser->choose(call_.bytes(), call_.density * call_.packed, here) == algorithm::native) {
+      if (here.hands_over && how_.chooser->choose(call_.bytes(), call_.traffic(), here) == algorithm::native) {
         handed_over_ = true;
         pass_turn();
         release();

@@ -41,6 +41,7 @@ struct server_state {
   std::vector<bool> left;        // workers that will not call again
   std::vector<bool> parting;     // those that make a part of the cluster in this call
   std::vector<part_card> cards;  // what these have said of it
+  row_folding folding;
 };
 
 /// One allreduce, as a server sees it: nothing is known of it before its first packets. Folds this server's share of the blocks, or
@@ -262,16 +263,19 @@ class server_call {
     // Packed, if a worker found that worth while.
     const auto packer = std::find_if(s_.arriving.begin(), s_.arriving.end(),
                                      [](const in_stream& i) { return (i.first().header().flags & packet_packed) != 0; });
-    packs_ = call_of(first) == kind::blocks && packer != s_.arriving.end();
+    const bool packs = call_of(first) == kind::blocks && packer != s_.arriving.end();
     const auto refuse_packed = [&](std::string_view what) { throw protocol(packer->peer(), what); };
-    if (packs_ && fold_->null.empty()) refuse_packed("packed blocks where no element is null");
+    if (packs && fold_->null.empty()) refuse_packed("packed blocks where no element is null");
     const auto most = block_packer::most_bytes(static_cast<std::size_t>(first.largest_block * first.element_size));
-    if (packs_ && first.packet_bytes < sizeof(packet_header) + most + sizeof(std::uint32_t))
+    if (packs && first.packet_bytes < sizeof(packet_header) + most + sizeof(std::uint32_t))
       refuse_packed("packets that no packed block fits in");
     s_.results.open(
         stream_of_results, stream_token::make(stream_of_results, false, 0), std::span<const int>(s_.workers), limits_of(first),
-        rows, messages_.call(), first, [this](std::size_t bytes) { return s_.buffers.take(bytes); }, packs_ ? packet_packed : 0U);
+        rows, messages_.call(), first, [this](std::size_t bytes) { return s_.buffers.take(bytes); }, packs ? packet_packed : 0U);
     s_.results.meet_all();
+    s_.folding.fold = &fold_->fold;
+    s_.folding.null = fold_->null.empty() ? null_element() : null_element(fold_->null.data(), fold_->null.size());
+    s_.folding.packs = packs;
     stage_ = stage::folding;
   }
   void refuse_all(refusal why, int rank) {
@@ -295,7 +299,7 @@ class server_call {
   bool fold() {
     if (gives_up_) return false;
     if (pairs_) return pairs_->fold(s_.arriving, s_.results, messages_, *fold_);
-    return blocks_.fold(s_.arriving, s_.results, messages_, *fold_, packs_);
+    return blocks_.fold(s_.arriving, s_.results, messages_, s_.folding);
   }
   // Sends what should not wait for a full packet.
   void flush() {
@@ -321,7 +325,7 @@ class server_call {
   const reductions::entry* fold_ = nullptr;
   std::size_t met_ = 0;       // workers heard
   std::size_t refusing_ = 0;  // refusals under way
-  bool gives_up_ = false, packs_ = false;
+  bool gives_up_ = false;
 };
 
 }  // namespace omni::detail

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <span>
 #include <vector>
 
@@ -32,6 +31,17 @@ struct server_tensor {
   }
 };
 
+/// How a server folds rows, and memory for it that is kept from call to call.
+struct row_folding {
+  const reductions::fold_function* fold = nullptr;
+  null_element null{};  ///< of an operation that has one
+  bool packs = false;   ///< results are packed
+  std::vector<const void*> sources;
+  unpacked_row unpacked;
+  aligned_bytes folded;
+  block_packer packer;
+};
+
 /// Folds the blocks of a server's share in rank order, as soon as the streams of all workers cover them.
 class block_folder {
  public:
@@ -45,8 +55,7 @@ class block_folder {
   /// How far the results go.
   [[nodiscard]] std::uint64_t covers() const { return folded_; }
 
-  /// `packs`: the results are packed.
-  bool fold(std::span<in_stream> arriving, out_stream& results, any_mailbox& messages, const reductions::entry& by, bool packs) {
+  bool fold(std::span<in_stream> arriving, out_stream& results, any_mailbox& messages, row_folding& by) {
     auto end = rows();
     for (const auto& i : arriving) end = std::min(end, i.covers());
     if (folded_ == end) return false;
@@ -54,14 +63,14 @@ class block_folder {
     for (;;) {
       const auto row = lowest_row(arriving, in_stream::no_row);
       if (row >= end) break;
-      const bool packed = packs || has_packed(arriving, row);
+      const bool packed = by.packs || has_packed(arriving, row);
       const auto n = packed ? 1 : rows_alike(arriving, row, static_cast<std::size_t>(end - row));
       if (!map_.exists(map_.block(row + n - 1, index_))) {
         for (const auto& i : arriving)
           if (i.next_row() == row) throw protocol(i.peer(), "a row past the end");
       }
-      const auto done = packed ? fold_packed_row(arriving, results, messages, by, packs, row)
-                               : fold_rows(arriving, results, messages, by.fold, row, n);
+      const auto done =
+          packed ? fold_packed_row(arriving, results, messages, by, row) : fold_rows(arriving, results, messages, by, row, n);
       if (done != 0) moved = true;
       if (done != n) return moved;
     }
@@ -72,8 +81,8 @@ class block_folder {
 
  private:
   // Folds n rows for which the same workers have blocks. How many: fewer if there is no packet for the results.
-  std::size_t fold_rows(std::span<in_stream> arriving, out_stream& results, any_mailbox& messages,
-                        const reductions::fold_function& f, std::uint64_t row, std::size_t n) {
+  std::size_t fold_rows(std::span<in_stream> arriving, out_stream& results, any_mailbox& messages, row_folding& by,
+                        std::uint64_t row, std::size_t n) {
     std::size_t bytes = 0, done = 0;  // of what is folded
     while (done != n) {
       auto more = map_.together(row + done, n - done);
@@ -82,11 +91,11 @@ class block_folder {
       if (tensor_.elements(block + more - 1) != size) more = std::max<std::size_t>(more - 1, 1);  // the last block is shorter
       auto* const to = results.add(messages, row + done, size * tensor_.element_size, more);
       if (to == nullptr) break;
-      sources_.clear();
+      by.sources.clear();
       const auto end = bytes + size * tensor_.element_size * more;
       for (const auto& i : arriving)
-        if (i.next_row() == row) sources_.push_back(i.elements(end) + bytes);
-      f(std::span<const void* const>(sources_), sources_.size() < arriving.size(), to, size * more);
+        if (i.next_row() == row) by.sources.push_back(i.elements(end) + bytes);
+      (*by.fold)(by.sources, by.sources.size() < arriving.size(), to, size * more);
       bytes = end;
       done += more;
     }
@@ -101,25 +110,19 @@ class block_folder {
   }
 
   // Folds one row, whose blocks may be packed. 0 if there is no packet for the result.
-  std::size_t fold_packed_row(std::span<in_stream> arriving, out_stream& results, any_mailbox& messages,
-                              const reductions::entry& by, bool packs, std::uint64_t row) {
+  std::size_t fold_packed_row(std::span<in_stream> arriving, out_stream& results, any_mailbox& messages, row_folding& by,
+                              std::uint64_t row) {
     const auto size = tensor_.elements(map_.block(row, index_)), bytes = size * tensor_.element_size;
-    if (results.room(messages, row, packs ? block_packer::most_bytes(bytes) : bytes) == 0) return 0;
-    const null_element null = by.null.empty() ? null_element() : null_element(by.null.data(), by.null.size());
-    unpacked_.open(arriving.size(), size, tensor_.element_size);
-    sources_.clear();
+    if (!has_room(results, messages, row, bytes, by.packs)) return 0;
+    by.unpacked.open(arriving.size(), size, tensor_.element_size);
+    by.sources.clear();
     for (std::size_t i = 0; i < arriving.size(); ++i)
-      if (arriving[i].next_row() == row) sources_.push_back(unpacked_.elements(i, arriving[i], null));
-    if (folded_block_.size() < bytes) folded_block_ = aligned_bytes(bytes);
-    auto* const out = folded_block_.span().data();
-    by.fold(std::span<const void* const>(sources_), sources_.size() < arriving.size(), out, size);
-    if (packs) {
-      const auto packed = packer_.measure(out, size, null);
-      packer_.write(results.add(messages, row, packed), stores::vectors);
-    } else {
-      std::memcpy(results.add(messages, row, bytes), out, bytes);
-    }
-    unpacked_.pop(arriving, row, messages);
+      if (arriving[i].next_row() == row) by.sources.push_back(by.unpacked.elements(i, arriving[i], by.null));
+    if (by.folded.size() < bytes) by.folded = aligned_bytes(bytes);
+    const auto out = by.folded.span().first(bytes);
+    (*by.fold)(by.sources, by.sources.size() < arriving.size(), out.data(), size);
+    add_block(results, messages, row, out, size, by.null, by.packs ? &by.packer : nullptr, stores::vectors);
+    by.unpacked.pop(arriving, row, messages);
     folded_ = row + 1;
     return 1;
   }
@@ -128,10 +131,6 @@ class block_folder {
   std::size_t index_ = 0;
   stripes map_;
   std::uint64_t folded_ = 0;  // rows below have been folded
-  std::vector<const void*> sources_;
-  unpacked_row unpacked_;
-  aligned_bytes folded_block_;
-  block_packer packer_;
 };
 
 }  // namespace omni::detail

@@ -96,6 +96,7 @@ class in_stream {
   }
   /// Elements of the blocks at the front, which have `bytes` bytes.
   [[nodiscard]] const std::byte* elements(std::size_t bytes) const {
+    if (is_packed()) refuse("packed blocks where none are");
     const auto* const p = slots_[index(read_)].packet.elements(bytes);
     if (p == nullptr) refuse("fewer elements than its blocks have");
     return p;

@@ -301,7 +301,7 @@ class stream_engine : lent_state<stream_state>, public stream_exchange {
     const auto block = block_of(row);
     const auto size = call_.range(block).size, bytes = size * element_;
     // How long the packed result will be is not known before it is there.
-    if (returns_results() && s.results.room(messages_, row, packs_ ? block_packer::most_bytes(bytes) : bytes) == 0) return 0;
+    if (returns_results() && !has_room(s.results, messages_, row, bytes, packs_)) return 0;
     s.unpacked.open(s.arriving.size(), size, element_);
     s.sources.clear();
     const auto add = [&](std::size_t i) {
@@ -312,12 +312,10 @@ class stream_engine : lent_state<stream_state>, public stream_exchange {
     });
     auto* const out = call_.output(block);
     call_.fold(s.sources, s.sources.size() < static_cast<std::size_t>(ranks_), out, size);
-    if (returns_results() && packs_) {
-      const auto packed = s.result_packer.measure(out, size, call_.null());
-      s.result_packer.write(s.results.add(messages_, row, packed), limits_.how);
-      note_packed(bytes, packed, s.peers.size());
-    } else if (returns_results()) {
-      copy_out(s.results.add(messages_, row, bytes), out, bytes, limits_.how);
+    if (returns_results()) {
+      const auto sent =
+          add_block(s.results, messages_, row, {out, bytes}, size, call_.null(), packs_ ? &s.result_packer : nullptr, limits_.how);
+      note_packed(bytes, sent, s.peers.size());
     }
     ++report_.union_blocks;
     s.unpacked.pop(s.arriving, row, messages_);

@@ -11,13 +11,32 @@
 #include "../carry/any_mailbox.hpp"
 #include "../detect/mark.hpp"
 #include "../memory/aligned_bytes.hpp"
+#include "../memory/copy.hpp"
+#include "../wire/packed_block.hpp"
 #include "in_stream.hpp"
+#include "out_stream.hpp"
 
 namespace omni::detail {
 
 /// Whether some stream's block in a row is packed.
 inline bool has_packed(std::span<const in_stream> streams, std::uint64_t row) {
   return std::any_of(streams.begin(), streams.end(), [&](const in_stream& s) { return s.next_row() == row && s.is_packed(); });
+}
+
+/// Whether there is room for a block of so many bytes, packed or not.
+inline bool has_room(out_stream& to, any_mailbox& messages, std::uint64_t row, std::size_t bytes, bool packs) {
+  return to.room(messages, row, packs ? block_packer::most_bytes(bytes) : bytes) != 0;
+}
+/// Adds a block of n elements, packed where there is a packer. How many bytes it takes. Precondition: has_room().
+inline std::size_t add_block(out_stream& to, any_mailbox& messages, std::uint64_t row, std::span<const std::byte> block,
+                             std::size_t n, const null_element& null, block_packer* packer, stores how) {
+  if (packer == nullptr) {
+    copy_out(to.add(messages, row, block.size()), block.data(), block.size(), how);
+    return block.size();
+  }
+  const auto bytes = packer->measure(block.data(), n, null);
+  packer->write(to.add(messages, row, bytes), how);
+  return bytes;
 }
 
 /// The blocks that streams have for one row, as elements to fold: packed ones are unpacked into memory that stays in cache.

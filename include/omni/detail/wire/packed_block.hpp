@@ -165,20 +165,21 @@ inline std::size_t unpack_block(std::span<const std::byte> from, std::size_t n, 
       if (!is_null) fill(to, n * element, null);
       std::size_t least = 0;
       bool ascend = true;
-      const auto scatter = [&](auto index) {
-        with_element_size(element, [&](auto bytes) {
-          for (std::size_t i = 0; i < found; ++i, indexes += sizeof(index), elements += bytes) {
-            std::memcpy(&index, indexes, sizeof(index));
-            const std::size_t at = index;
-            ascend = ascend && at >= least && at < n;
-            if (!ascend) return;
-            least = at + 1;
-            std::memcpy(to + at * bytes, elements, bytes);
+      const bool wide = bytes_of_index(n) == 2;
+      with_element_size(element, [&](auto bytes) {
+        for (std::size_t i = 0; i < found && ascend; ++i, elements += bytes) {
+          auto at = static_cast<std::size_t>(indexes[i]);
+          if (wide) {
+            std::uint16_t index = 0;
+            std::memcpy(&index, indexes + 2 * i, sizeof(index));
+            at = index;
           }
-        });
-      };
-      if (bytes_of_index(n) == 1) scatter(std::uint8_t{});
-      else scatter(std::uint16_t{});
+          ascend = at >= least && at < n;
+          if (!ascend) return;
+          least = at + 1;
+          std::memcpy(to + at * bytes, elements, bytes);
+        }
+      });
       if (!ascend) return 0;
       break;
     }
