@@ -14,6 +14,7 @@
 #include <cstdio>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <optional>
 #include <random>
 #include <string>
@@ -201,8 +202,12 @@ nlohmann::json measure(const world& w, const options& o, const std::vector<MPI_C
     std::vector<std::vector<double>> chosen_else(others.size());
     const auto contestants = algorithms.size() + 1 + others.size();
     for (int i = -1; i < repeats; ++i) {
+      // Nobody always follows the same one: what runs before decides what is in the caches.
+      const auto round = static_cast<std::size_t>(i + 1);
+      auto step = 1 + round % std::max<std::size_t>(contestants - 1, 1);
+      while (std::gcd(step, contestants) != 1) ++step;
       for (std::size_t turn = 0; turn < contestants; ++turn) {
-        const auto a = (turn + static_cast<std::size_t>(i + 1)) % contestants;  // nobody always follows the same one
+        const auto a = (round + turn * step) % contestants;
         reset();
         const double t = w.time(calls, [&](std::size_t k) {
           if (a < algorithms.size()) dense(comms[algorithms[a]], k);
