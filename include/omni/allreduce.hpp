@@ -53,7 +53,7 @@ namespace omni {
 /// Deep Learning (OmniReduce), SIGCOMM 2021.
 template <class... Policies, class Comm, class Data, class... More>
 report allreduce(Comm&& comm, Data&& data, More&&... more) {
-  return detail::parse<report, Policies...>(
+  return detail::parse<detail::collective_kind::allreduce, report, Policies...>(
       [&](auto& call, const auto& topology) { return detail::run_call(comm, call, topology); }, data, more...);
 }
 
@@ -68,7 +68,7 @@ template <class... Policies, class Comm, class Data, class... More>
 [[nodiscard]] request iallreduce(Comm&& comm, Data&& data, More&&... more) {
   constexpr bool lives = std::is_lvalue_reference_v<Comm&&> || !transport_type<std::remove_cvref_t<Comm>>;
   static_assert(lives, "omni: the request would outlive the transport, which is a temporary; give it a name");
-  return detail::parse<request, Policies...>(
+  return detail::parse<detail::collective_kind::allreduce, request, Policies...>(
       [&](auto& call, const auto& topology) { return detail::start_call(comm, call, topology); }, data, more...);
 }
 

@@ -104,7 +104,7 @@ consteval bool legal_for_pairs() {
                 "omni: with a sparse_view go an operation and one of colocated, replicated, dedicated and automatic, nothing else "
                 "but a deadline");
   if constexpr (!all_known) return false;
-  else return legal<T, A...>();
+  else return legal<collective_kind::allreduce, T, A...>();
 }
 
 template <class K, class T>
@@ -200,7 +200,7 @@ sparse_tensor<K, T> reduce_pairs(any_transport& transport, const sparse_view<K, 
     r.blocks_sent = r.union_blocks = keys.size();
   } else {
     call.given = sparse_terms<K, T>(op, plan.mode, plan.options.packet_bytes, plan.options.window);
-    if (plan.limit.count() != 0) call.given.waiting |= 2U;
+    if (plan.limit.count() != 0) call.given.kind |= 2U;
     call.terms = &call.given;
     call.is_agreed_by_terms = true;
     summary = agree_on_sizes(transport, call.given, plan, call.sizes);
@@ -226,7 +226,7 @@ sparse_tensor<K, T> allreduce_pairs(Comm& comm, const sparse_view<K, T>& view, c
   if constexpr (!legal_for_pairs<T, A...>()) {
     return {};
   } else {
-    const auto c = choose<T>(more...);
+    const auto c = choose<collective_kind::allreduce, T>(more...);
     pair_plan plan{c.topology.name, {}, c.limit};
     if constexpr (requires { c.topology.packet_bytes; }) plan.options = {c.topology.packet_bytes, c.topology.window};
     const auto on = [&](auto&& transport) {

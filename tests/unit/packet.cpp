@@ -221,8 +221,13 @@ TEST_CASE("signatures: the first field that differs is named, with both values")
   CHECK(field([](signature& s) { s.operation = omni::detail::short_name<40>("max"); }).field() == "operation");
   CHECK(field([](signature& s) { s.operation_state = 1; }).field() == "operation's values (a hash)");
   CHECK(field([](signature& s) { s.partition = 1; }).field() == "partition (a hash)");
-  CHECK(field([](signature& s) { s.waiting = 1; }).field() == "kind of call");
-  CHECK(field([](signature& s) { s.waiting = 2; }).field() == "deadline");
+  CHECK(field([](signature& s) { s.kind = 1; }).field() == "kind of call");
+  CHECK(field([](signature& s) { s.kind = 2; }).field() == "deadline");
+  using omni::detail::collective_kind;
+  CHECK(field([](signature& s) { s.set(collective_kind::allgather, 0); }).field() == "kind of call");
+  CHECK(field([](signature& s) { s.set(collective_kind::reduce, 0); }).there() == "ireduce");
+  CHECK(field([](signature& s) { s.set(collective_kind::allreduce, 3); }).field() == "root");
+  CHECK(field([](signature& s) { s.set(collective_kind::allreduce, 3); }).there() == "3");
   CHECK(field([](signature& s) { s.topology = omni::detail::short_name<16>("ring"); }).field() == "topology");
   CHECK(field([](signature& s) { s.largest_block = 1; }).field() == "block size");
   CHECK(field([](signature& s) { s.blocks = 1; }).field() == "number of blocks");

@@ -8,6 +8,7 @@
 #include <omni/detail/deal/parts.hpp>
 #include <omni/detail/deal/stripes.hpp>
 #include <omni/partition/fixed_blocks.hpp>
+#include <random>
 #include <vector>
 
 TEST_CASE("fixed_blocks: blocks tile the tensor") {
@@ -137,29 +138,34 @@ TEST_CASE("stripes: far more than 2^31 blocks") {
   }
 }
 
-TEST_CASE("parts: consecutive blocks, as many as the owner of the same number has, and visited in the order of the map") {
+TEST_CASE("parts: of any sizes, the owner of each visited in the order of the map, and each block once") {
+  std::mt19937_64 g(77);
   for (std::size_t count = 1; count <= 9; ++count)
-    for (std::size_t blocks = 0; blocks < 700; blocks += blocks < 40 ? 1 : 37)
+    for (int draw = 0; draw < 60; ++draw)
       for (const std::size_t longest : {1U, 4U, 16U}) {
-        const omni::detail::parts cut(blocks, count, longest);
-        const auto& map = cut.map();
-        std::vector<std::size_t> shares(count, 0);
-        std::vector<bool> visited(blocks, false);
-        int wrong = 0;
-        for (std::size_t place = 0; place < blocks; ++place) {
-          const auto [owner, row] = map.at(place / map.round(), place % map.round());
-          const auto block = cut.block(place);
-          // Row by row of the owner's, from where the shares of the owners below end.
-          if (block != cut.first(owner) + row || block >= cut.first(owner + 1) || visited.at(block)) ++wrong;
-          visited.at(block) = true;
-          ++shares[owner];
-        }
-        std::size_t first = 0;
+        std::vector<omni::detail::parts::part> all;
+        std::size_t first = 0, blocks = 0;
         for (std::size_t k = 0; k < count; ++k) {
-          if (cut.first(k) != first) ++wrong;
-          first += shares[k];
+          const std::size_t n = draw == 0 || g() % 5 == 0 ? 0 : g() % 2 == 0 ? 300 : g() % 1000;
+          all.push_back({first, n, (n + 9) / 10});
+          first += n;
+          blocks += (n + 9) / 10;
         }
-        if (cut.first(count) != blocks || first != blocks) ++wrong;
+        const omni::detail::parts cut(all, longest);
+        std::vector<std::vector<bool>> visited;
+        for (const auto& p : all) visited.emplace_back(p.blocks, false);
+        std::size_t there = 0;
+        int wrong = 0;
+        for (std::size_t place = 0; place < cut.map().blocks() + 20; ++place) {
+          if (!cut.exists(place)) continue;
+          const auto [owner, row] = cut.at(place);
+          if (row >= all[owner].blocks || visited[owner][row] || cut.map().block(row, owner) != place) ++wrong;
+          visited[owner][row] = true;
+          ++there;
+        }
+        if (there != blocks || cut.blocks() != blocks) ++wrong;
+        // Every round has a stripe of every part.
+        if (cut.map().blocks() % cut.map().round() != 0) ++wrong;
         CAPTURE(count);
         CAPTURE(blocks);
         CAPTURE(longest);

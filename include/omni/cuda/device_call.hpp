@@ -52,8 +52,8 @@ constexpr bool takes_devices =
 template <class T, class Device, class... A, class F>
 auto with_device_call(const Device& device, typename Device::stream stream, bool waits, const std::exception_ptr& failed,
                       std::span<const T> in, std::span<T> out, const F& f, const A&... more) {
-  static_assert(legal<T, A...>());
-  const auto c = choose<T>(more...);
+  static_assert(legal<collective_kind::allreduce, T, A...>());
+  const auto c = choose<collective_kind::allreduce, T>(more...);
   using operation_type = decltype(c.op);
   using call_type = typed_call<T, operation_type, decltype(c.partition), simd_detector>;
   static_assert(takes_devices<decltype(c.topology)>, "omni: tensors on a device go by automatic, colocated or replicated");

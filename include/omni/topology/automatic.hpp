@@ -12,6 +12,7 @@
 #include "../detail/call/environment.hpp"
 #include "../detail/call/selection_context.hpp"
 #include "../detail/shared/record_sizes.hpp"
+#include "../roles.hpp"
 
 namespace omni {
 
@@ -130,6 +131,14 @@ struct automatic {
     if (dense && bytes < ring_limit(here)) return algorithm::native;
     if (here.levels && is_worth_levels(density, here)) return algorithm::levels;
     return dense ? algorithm::ring : algorithm::streams;
+  }
+  /// Of the other collectives: whether MPI's own is faster than the owner streams. In shared memory small tensors are worth no
+  /// packets.
+  [[nodiscard]] bool is_native(std::size_t bytes, double density, const detail::selection_context& here) const {
+    constexpr std::size_t shared = std::size_t{16} << 10U;
+    if (!here.native || bytes > one_message) return false;
+    if (here.forced != detail::preset::automatic) return here.forced == detail::preset::mpi;
+    return (here.shares && small_bytes == 0 ? bytes <= shared : is_small(bytes, here)) || density > 0.9;
   }
   /// Of the owner streams: whether everybody folds everything.
   [[nodiscard]] static bool is_replicated(const detail::selection_context& here) {

@@ -237,8 +237,7 @@ class mpi {
   /// That of an operation on a type; nullptr: MPI has none.
   template <class T, class Op>
   [[nodiscard]] static constexpr const reduction* reduction_of() {
-    if constexpr (detail::has_mpi_allreduce<T, Op>) return &detail::mpi_reduction_of<T, Op>;
-    else return nullptr;
+    return detail::mpi_native_of<T, Op>();
   }
 
   /// In place, or `in` and `out` are disjoint; elements of so many bytes.
@@ -263,6 +262,16 @@ class mpi {
                   "MPI_Iallreduce");
     return request;
   }
+  /// The other collectives. Precondition: the sizes in bytes fit an int.
+  void run_dense(const detail::dense_call& c, const reduction& how) {
+    dense(c, how, [](const char* what, auto blocking, auto /*starting*/) { detail::check(blocking(), what); });
+  }
+  /// Precondition: a reduce_scatter is not in place.
+  [[nodiscard]] MPI_Request begin_dense(const detail::dense_call& c, const reduction& how) {
+    MPI_Request request = MPI_REQUEST_NULL;
+    dense(c, how, [&](const char* what, auto /*blocking*/, auto starting) { detail::check(starting(&request), what); });
+    return request;
+  }
   [[nodiscard]] bool one_host() const { return context_->one_host(); }
   [[nodiscard]] bool test(MPI_Request& request) {
     int flag = 0;
@@ -276,7 +285,59 @@ class mpi {
  private:
   static constexpr std::size_t largest_count = std::size_t{1} << 30U;
 
+  // Calls f(name, blocking, starting) with MPI's two forms of the call.
+  template <class F>
+  void dense(const detail::dense_call& c, const reduction& how, const F& f) {
+    using detail::collective_kind;
+    const auto type = how.type();
+    const auto comm = context_->comm();
+    const auto unit = type == MPI_BYTE ? 1 : c.element;
+    const auto count = [&](std::size_t bytes) { return detail::mpi_count(bytes / unit); };
+    if (c.cut != nullptr) {
+      counts_.clear();
+      places_.clear();
+      for (std::size_t k = 0; k < c.cut->count(); ++k) {
+        counts_.push_back(count((*c.cut)[k].size * c.element));
+        places_.push_back(count((*c.cut)[k].first * c.element));
+      }
+    }
+    if (c.kind == collective_kind::broadcast) {
+      const int n = count(c.out.size());
+      f(
+          "MPI_Bcast", [&] { return MPI_Bcast(c.out.data(), n, type, c.root, comm); },
+          [&](MPI_Request* r) { return MPI_Ibcast(c.out.data(), n, type, c.root, comm, r); });
+      return;
+    }
+    if (c.kind == collective_kind::allgather) {
+      f(
+          "MPI_Allgatherv",
+          [&] { return MPI_Allgatherv(MPI_IN_PLACE, 0, type, c.out.data(), counts_.data(), places_.data(), type, comm); },
+          [&](MPI_Request* r) {
+            return MPI_Iallgatherv(MPI_IN_PLACE, 0, type, c.out.data(), counts_.data(), places_.data(), type, comm, r);
+          });
+      return;
+    }
+    const auto op = detail::mpi_contexts::operation_of(how);
+    const int n = count(c.in.size());
+    if (c.kind == collective_kind::reduce) {
+      const void* const from = c.in.data() == c.out.data() && rank() == c.root ? MPI_IN_PLACE : c.in.data();
+      f(
+          "MPI_Reduce", [&] { return MPI_Reduce(from, c.out.data(), n, type, op, c.root, comm); },
+          [&](MPI_Request* r) { return MPI_Ireduce(from, c.out.data(), n, type, op, c.root, comm, r); });
+      return;
+    }
+    // MPI may not read and write the same memory, and takes in place for something else.
+    const bool inside = c.out.data() >= c.in.data() && c.out.data() < c.in.data() + c.in.size();
+    std::vector<std::byte> apart(inside ? c.out.size() : 0);
+    auto* const to = inside ? apart.data() : c.out.data();
+    f(
+        "MPI_Reduce_scatter", [&] { return MPI_Reduce_scatter(c.in.data(), to, counts_.data(), type, op, comm); },
+        [&](MPI_Request* r) { return MPI_Ireduce_scatter(c.in.data(), to, counts_.data(), type, op, comm, r); });
+    std::copy(apart.begin(), apart.end(), c.out.begin());
+  }
+
   detail::mpi_context* context_;
+  std::vector<int> counts_, places_;  // of the call of MPI that is under way
 };
 
 }  // namespace omni::transport

@@ -29,15 +29,18 @@ namespace omni::detail {
 /// Where there is no member.
 struct nothing {};
 
-/// How a stage of two levels looks at the tensor of the call that it is part of (detail/levels).
-struct stage_view {
-  std::optional<parts> cut{};  ///< blocks are taken in the order of its map, and of what has been sent nothing stays
-  bool gathers = false;        ///< every block comes from one rank: ranks give each other their parts
-  block_range own{};           ///< the elements of this rank's part, where they gather
-  bool cleared = false;        ///< all others are null already
+/// What a rank gives and gets of the tensor, where that is not all of it.
+struct tensor_view {
+  std::optional<parts> cut{};              ///< one for each rank; blocks are taken in the order of its map
+  bool gathers = false;                    ///< every block comes from one rank: the one whose part it is in, or the root
+  block_range given{};                     ///< the elements that come from this rank, where they gather
+  block_range gotten{0, ~std::size_t{0}};  ///< those that it gets
+  std::size_t part = 0;                    ///< which is this rank's
+  bool cleared = false;                    ///< where they gather: what comes from others is null already
+  bool consumes = false;                   ///< nothing stays of what has been sent
 };
 
-/// Everything about one allreduce that is known before anything is sent: what a topology's engine works on. The types of the
+/// Everything about one collective that is known before anything is sent: what a topology's engine works on. The types of the
 /// caller's arguments are behind its functions: tensors are bytes here, and lengths are counted in elements.
 class call {
  public:
@@ -63,7 +66,10 @@ class call {
   }
 
   std::span<const std::byte> in;  ///< empty for a group
-  std::span<std::byte> out;       ///< as long as in, and the same memory or disjoint from it
+  std::span<std::byte> out;       ///< the same memory or disjoint from it; as long, unless the view says otherwise
+  collective_kind kind = collective_kind::allreduce;
+  int root = 0;                             ///< of a reduce or a broadcast
+  std::span<const std::size_t> part_sizes;  ///< as the caller gave them; empty: equal parts
   bool blocking = true;
   std::string_view topology{};   ///< as the caller named it
   std::uint64_t options = 0;     ///< of the topology, where all ranks must have the same ones
@@ -84,12 +90,13 @@ class call {
 
   // ---- elements
   [[nodiscard]] const element_loops& loops() const { return *loops_; }
+  [[nodiscard]] const void* policies() const { return policies_; }
   [[nodiscard]] std::size_t element_bytes() const { return loops_->element_bytes; }
   [[nodiscard]] std::size_t size() const { return size_; }
   [[nodiscard]] std::size_t bytes() const { return size_ * loops_->element_bytes; }
   [[nodiscard]] bool in_place() const {
     if (elsewhere_) return true;  // what is null is cleared there
-    return group_ ? group_->in_place() : out.data() == in.data();
+    return group_ ? group_->in_place() : out.data() == in.data() + out_first_ * element_bytes();
   }
   /// Whether null blocks are not sent.
   [[nodiscard]] bool skips() const { return loops_->skips; }
@@ -125,7 +132,7 @@ class call {
   /// Of a group the position counts through all tensors.
   [[nodiscard]] block_range range(std::size_t block) const {
     if (is_plain_) return {block * uniform_, std::min(uniform_, size_ - block * uniform_)};
-    if (stage_ && stage_->cut) block = stage_->cut->block(block);
+    if (view_ && view_->cut) return range_in_part(view_->cut->at(block));
     if (!group_) return range_in(block, size_);
     const auto& t = (*group_)[group_->tensor(block)];
     const auto b = range_in(block - t.first_block, t.size);
@@ -151,7 +158,7 @@ class call {
     const auto first = range(block).first;
     if (is_plain_) return out.data() + first * element_bytes();
     if (elsewhere_) return elsewhere_->output(block, n);
-    if (!group_) return out.data() + first * element_bytes();
+    if (!group_) return out.data() + (first - out_first_) * element_bytes();
     const auto t = group_->tensor(block);
     return group_->out(t).data() + (first - (*group_)[t].position) * element_bytes();
   }
@@ -159,17 +166,19 @@ class call {
   [[nodiscard]] std::size_t together(std::size_t block, std::size_t n) const {
     if (is_plain_) return n;
     if (elsewhere_) return elsewhere_->together(block, n);
-    if (stage_ && stage_->cut) return stage_->cut->map().in_stripe(block, n);
+    if (view_ && view_->cut) return view_->cut->map().in_stripe(block, n);
     return group_ ? group_->together(block, n) : n;
   }
   /// A bit for each of the blocks, of `block` elements, of a run of n elements from `first` on that have to be sent.
   [[nodiscard]] std::uint64_t mark_run(std::size_t first, std::size_t n, std::size_t block) const {
     if (elsewhere_) return elsewhere_->marks(first, (n + block - 1) / block);
     if (!skips()) return ones((n + block - 1) / block);
-    return gathers() ? mark_own(range(first).first, n, block) : mark(input(first), n, block);
+    return gathers() ? mark_given(range(first).first, input(first), n, block) : mark(input(first), n, block);
   }
   /// What no rank contributes to is null.
-  void clear(std::size_t block, std::size_t n) const { clear_elements(output(block, n), range(block, n).size); }
+  void clear(std::size_t block, std::size_t n) const {
+    if (gets(block)) clear_elements(output(block, n), range(block, n).size);
+  }
 
   // ---- packing
   /// Whether it has to be known which share of the elements of blocks that are not null are not null either.
@@ -197,24 +206,71 @@ class call {
     return static_cast<double>(shape.bytes) / static_cast<double>(n * element_bytes());
   }
 
-  // ---- stages of two levels
-  void see_as(const stage_view& stage) {
-    stage_ = std::make_shared<const stage_view>(stage);
+  // ---- what a rank gives and gets
+  void see_as(const tensor_view& view) {
+    view_ = std::make_shared<const tensor_view>(view);
     measure();
   }
-  [[nodiscard]] bool gathers() const { return stage_ && stage_->gathers; }
-  /// Who owns which block, if not all ranks own some.
-  [[nodiscard]] const stripes* map() const { return stage_ && stage_->cut ? &stage_->cut->map() : nullptr; }
+  /// Of a tensor of n elements, of which the output begins with element `out_first`.
+  void see_as(const tensor_view& view, std::size_t n, std::size_t out_first) {
+    size_ = n;
+    out_first_ = out_first;
+    blocks_ = view.cut ? view.cut->map().blocks() : blocks_in(n);
+    largest_ = 0;
+    for (std::size_t k = 0; view.cut && k < view.cut->count(); ++k)
+      largest_ = std::max(largest_, loops_->largest(policies_, (*view.cut)[k].size));
+    if (!view.cut) largest_ = loops_->largest(policies_, n);
+    see_as(view);
+  }
+  /// Into how many blocks so many elements are cut.
+  [[nodiscard]] std::size_t blocks_in(std::size_t n) const {
+    return equal_blocks() && uniform_ == 0 ? 0 : loops_->count(policies_, n);
+  }
+  /// The blocks that are there: by the map of parts some are not.
+  [[nodiscard]] std::size_t blocks_there() const { return view_ && view_->cut ? view_->cut->blocks() : blocks_; }
+  [[nodiscard]] bool exists(std::size_t block) const { return view_ && view_->cut ? view_->cut->exists(block) : block < blocks_; }
+  /// Of the blocks that are there and may come from this rank: how many, and one by number.
+  [[nodiscard]] std::size_t given_blocks() const {
+    if (!gathers()) return blocks_there();
+    return view_->cut ? (*view_->cut)[view_->part].blocks : view_->given.size != 0 ? blocks_ : 0;
+  }
+  [[nodiscard]] std::size_t given_block(std::size_t i) const {
+    if (!view_ || !view_->cut) return i;
+    const auto& cut = *view_->cut;
+    std::size_t k = view_->part;
+    if (!gathers())
+      for (k = 0; i >= cut[k].blocks; ++k) i -= cut[k].blocks;
+    return cut.map().block(i, k);
+  }
+  [[nodiscard]] bool gathers() const { return view_ && view_->gathers; }
+  /// Where they gather: whether the block comes from that rank.
+  [[nodiscard]] bool comes_from(std::size_t block, int rank) const {
+    return view_->cut ? view_->cut->at(block).owner == static_cast<std::size_t>(rank) : rank == root;
+  }
+  /// Whether this rank gets the block, which is all there or all not.
+  [[nodiscard]] bool gets(std::size_t block) const {
+    if (!view_) return true;
+    const auto first = range(block).first;
+    return first >= view_->gotten.first && first - view_->gotten.first < view_->gotten.size;
+  }
+  /// Who owns which block, if they are shared out by parts.
+  [[nodiscard]] const stripes* map() const { return view_ && view_->cut && !gathers() ? &view_->cut->map() : nullptr; }
+  [[nodiscard]] const parts* cut() const { return view_ && view_->cut ? &*view_->cut : nullptr; }
   /// Before the first block is looked at.
   void prepare() const {
-    if (!gathers() || stage_->cleared || out.empty()) return;
-    const auto [first, n] = stage_->own;
+    if (!gathers() || view_->cleared) return;
+    const auto [first, n] = view_->given;
+    if (group_) {
+      for (std::size_t i = 0; n == 0 && i < group_->tensors(); ++i)
+        clear_elements(group_->out(i).data(), group_->out(i).size() / element_bytes());
+      return;
+    }
     clear_elements(out.data(), first);
     clear_elements(out.data() + (first + n) * element_bytes(), size_ - first - n);
   }
   /// When blocks have been packed.
   void sent(std::size_t block, std::size_t n) const {
-    if (stage_ && stage_->cut && skips()) clear(block, n);
+    if (view_ && view_->consumes && skips()) clear(block, n);
   }
 
   // ---- a tensor that does not lie in the host's memory: the spans give lengths only
@@ -279,7 +335,8 @@ class call {
     s.largest_block = largest_;
     s.packet_bytes = largest_packet;
     s.window = static_cast<std::uint32_t>(in_flight);
-    s.waiting = (blocking ? 1U : 0U) | (limit.count() != 0 ? 2U : 0U);
+    s.kind = (blocking ? 1U : 0U) | (limit.count() != 0 ? 2U : 0U);
+    s.set(kind, root);
     s.options = options;
     s.type = loops_->type_on_wire;
     s.operation = loops_->operation_on_wire;
@@ -303,25 +360,33 @@ class call {
     if (loops_->null != nullptr) null_ = null_element(loops_->null(policies_), loops_->element_bytes);
     if (loops_->uniform != nullptr) uniform_ = loops_->uniform(policies_);
     if (loops_->pack != nullptr) pack_ = loops_->pack(policies_);
-    is_plain_ = uniform_ != 0 && !group_ && !elsewhere_ && !(stage_ && stage_->cut);
+    is_plain_ = uniform_ != 0 && !group_ && !elsewhere_ && !(view_ && view_->cut);
   }
   [[nodiscard]] block_range range_in(std::size_t block, std::size_t n) const {
     if (loops_->block != nullptr) return loops_->block(policies_, block, n);
     const auto first = block * uniform_;
     return {first, std::min(uniform_, n - first)};
   }
-  // Only what lies in this rank's part.
-  [[nodiscard]] std::uint64_t mark_own(std::size_t first, std::size_t n, std::size_t block) const {
-    const auto& own = stage_->own;
+  // In the tensor. What is not there has no elements.
+  [[nodiscard]] block_range range_in_part(stripes::place at) const {
+    const auto& p = (*view_->cut)[at.owner];
+    if (at.row >= p.blocks) return {p.first + p.size, 0};
+    const auto b = range_in(static_cast<std::size_t>(at.row), p.size);
+    return {p.first + b.first, b.size};
+  }
+  // Only what comes from this rank, of n elements from `first` on.
+  [[nodiscard]] std::uint64_t mark_given(std::size_t first, const std::byte* run, std::size_t n, std::size_t block) const {
+    const auto& given = view_->given;
     const auto blocks_before = [&](std::size_t element) { return element <= first ? 0 : (element - first + block - 1) / block; };
-    const auto begin = blocks_before(own.first), end = blocks_before(own.first + own.size);
-    if (begin >= end || begin * block >= n) return 0;
-    const auto marked = mark_blocks(in.data() + first * element_bytes(), n * element_bytes(), block * element_bytes(), null_);
-    return marked & ones(end) & ~ones(begin);
+    const auto begin = blocks_before(given.first), end = std::min(blocks_before(given.first + given.size), (n + block - 1) / block);
+    if (begin >= end) return 0;
+    return mark(run, n, block) & ones(end) & ~ones(begin);
   }
   // Tells partitioners apart: by their type, by what they say of their values, and by every cut where blocks are not equal.
   [[nodiscard]] std::uint32_t cuts() const {
     auto h = loops_->partitioner;
+    if (view_ && view_->cut && kind != collective_kind::allreduce)
+      for (std::size_t k = 0; k < view_->cut->count(); ++k) h = mixed(h, (*view_->cut)[k].size);
     if (group_) h = mixed(h, group_->fingerprint());
     if (loops_->partition_state != nullptr) h = mixed(h, loops_->partition_state(policies_));
     if (!loops_->equal_blocks)
@@ -333,10 +398,11 @@ class call {
   const void* policies_ = nullptr;
   std::shared_ptr<const void> keeps_{};  // the policies, of a call that has outlived the caller's
   std::shared_ptr<const tensor_group> group_{};
-  std::shared_ptr<const stage_view> stage_{};
+  std::shared_ptr<const tensor_view> view_{};
   std::shared_ptr<tensor_elsewhere> elsewhere_{};
   bool is_plain_ = false;  // one tensor, in blocks of one size, in their order: no more to ask for most calls
   std::size_t size_ = 0, blocks_ = 0, largest_ = 0, uniform_ = 0;
+  std::size_t out_first_ = 0;  // the element that the output begins with
   packing pack_ = packing::automatic;
   null_element null_{};
 };

@@ -2,9 +2,12 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <array>
+#include <bit>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -66,6 +69,20 @@ std::uint64_t operation_state(const Op& op) {
   }
   return h;
 }
+
+/// In the place of an operation, where nothing is reduced: what is null there.
+template <class T>
+struct copies {
+  T null = std::bit_cast<T>(std::array<std::byte, sizeof(T)>{});
+
+  static constexpr std::string_view name = "none";
+  [[nodiscard]] T identity() const { return null; }
+  T operator()(const T& /*of nobody*/, const T& b) const { return b; }
+};
+template <class Op>
+inline constexpr bool is_copies = false;
+template <class T>
+inline constexpr bool is_copies<copies<T>> = true;
 
 /// Signed integers wrap, as MPI's do: but for the order, their bits are those of unsigned ones, and the same code folds both.
 template <class T, class Op>
@@ -143,9 +160,14 @@ constexpr element_loops make_loops() {
   // Parts are cut as tensors of their own, which only blocks of one size allow.
   l.two_levels = l.equal_blocks && l.skips && l.commutes && std::is_default_constructible_v<T>;
   l.partitioner = hash(spelled<Partitioner>());
-  l.fold = [](const void* p, std::span<const void* const> sources, bool from_identity, void* out, std::size_t n) {
-    fold_block(as::of(p).op, sources, from_identity, static_cast<folded_as<T, Op>*>(out), n);
-  };
+  if constexpr (is_copies<Op>)
+    l.fold = [](const void* /*p*/, std::span<const void* const> sources, bool /*from_identity*/, void* out, std::size_t n) {
+      if (sources.back() != out) std::memcpy(out, sources.back(), n * sizeof(T));
+    };
+  else
+    l.fold = [](const void* p, std::span<const void* const> sources, bool from_identity, void* out, std::size_t n) {
+      fold_block(as::of(p).op, sources, from_identity, static_cast<folded_as<T, Op>*>(out), n);
+    };
   if constexpr (skips<Op, T>) {
     l.null = [](const void* p) -> const void* { return &as::of(p).null; };
     if constexpr (!std::is_same_v<Detector, simd_detector>)

@@ -9,6 +9,7 @@
 
 #include "../../error.hpp"
 #include "../../report.hpp"
+#include "../../roles.hpp"
 #include "environment.hpp"
 #include "timeline.hpp"
 
@@ -43,14 +44,27 @@ inline void add_cost(report& sum, const report& one) {
 }
 
 /// Fills in what follows from the rest.
-inline void complete(report& r, std::size_t bytes, int ranks, double seconds) {
+inline void complete(report& r, std::size_t bytes, int ranks, double seconds, collective_kind kind = collective_kind::allreduce) {
   const auto n = static_cast<double>(ranks);
   const auto share = [&](std::size_t blocks) {
     return r.blocks_total == 0 ? 0.0 : static_cast<double>(blocks) / static_cast<double>(r.blocks_total);
   };
   r.density = share(r.blocks_sent);
   r.union_density = share(r.union_blocks);
-  r.dense_bytes = static_cast<std::size_t>(2 * (n - 1) / n * static_cast<double>(bytes));
+  const auto sent = [&] {  // of the tensor, by the best dense algorithm
+    switch (kind) {
+      case collective_kind::allreduce:
+        break;
+      case collective_kind::reduce_scatter:
+      case collective_kind::allgather:
+        return (n - 1) / n;
+      case collective_kind::reduce:
+      case collective_kind::broadcast:
+        return ranks == 1 ? 0.0 : 1.0;
+    }
+    return 2 * (n - 1) / n;
+  };
+  r.dense_bytes = static_cast<std::size_t>(sent() * static_cast<double>(bytes));
   r.seconds = seconds;
   if (r.topology == "mpi") r.bytes_sent = r.bytes_received = r.dense_bytes;  // what it does is not known better
 }

@@ -29,6 +29,12 @@ inline constexpr bool has_own_allreduce = requires {
   typename Transport::reduction;
 };
 
+/// Whether it has the other collectives, too.
+template <class Transport>
+inline constexpr bool has_own_collectives_of = has_own_allreduce<Transport>&& requires(Transport& t, const dense_call& c) {
+  t.run_dense(c, std::declval<const typename Transport::reduction&>());
+};
+
 template <class Mailbox>
 class adapted_mailbox final : public any_mailbox {
  public:
@@ -214,18 +220,27 @@ class adapted : public any_transport {
     return made;
   }
 
-  void allreduce(std::span<const std::byte> in, std::span<std::byte> out, std::size_t element, const void* how) override {
-    if constexpr (has_own_allreduce<plain>) inner_.allreduce(in, out, element, *static_cast<const typename plain::reduction*>(how));
+  [[nodiscard]] bool has_own_collectives() const override { return has_others; }
+  void run_dense(const dense_call& c) override {
+    if constexpr (has_others) {
+      if (c.kind != collective_kind::allreduce) return inner_.run_dense(c, reduction_of(c));
+    }
+    if constexpr (has_own_allreduce<plain>) inner_.allreduce(c.in, c.out, c.element, reduction_of(c));
   }
-  void begin_allreduce(std::span<const std::byte> in, std::span<std::byte> out, std::size_t element, const void* how) override {
-    if constexpr (has_own_allreduce<plain>)
-      request_ = inner_.iallreduce(in, out, element, *static_cast<const typename plain::reduction*>(how));
+  void begin_dense(const dense_call& c) override {
+    if constexpr (has_others) {
+      if (c.kind != collective_kind::allreduce) {
+        request_ = inner_.begin_dense(c, reduction_of(c));
+        return;
+      }
+    }
+    if constexpr (has_own_allreduce<plain>) request_ = inner_.iallreduce(c.in, c.out, c.element, reduction_of(c));
   }
-  [[nodiscard]] bool test_allreduce() override {
+  [[nodiscard]] bool test_dense() override {
     if constexpr (has_own_allreduce<plain>) return inner_.test(request_);
     else return true;
   }
-  void wait_allreduce() override {
+  void wait_dense() override {
     if constexpr (has_own_allreduce<plain>) inner_.wait(request_);
   }
 
@@ -242,6 +257,9 @@ class adapted : public any_transport {
   struct request_of<T> {
     using type = decltype(std::declval<T&>().iallreduce({}, {}, std::size_t{1}, std::declval<const typename T::reduction&>()));
   };
+  static constexpr bool has_others = has_own_collectives_of<plain>;
+  static const auto& reduction_of(const dense_call& c) { return *static_cast<const typename plain::reduction*>(c.how); }
+
   typename request_of<plain>::type request_{};
 };
 

@@ -12,14 +12,27 @@
 #include <vector>
 
 #include "../../calibration.hpp"
+#include "../../roles.hpp"
 #include "../call/environment.hpp"
 #include "../call/interface.hpp"
+#include "../deal/parts.hpp"
 #include "any_mailbox.hpp"
 
 namespace omni::detail {
 
 class window;
 struct transport_levels;
+
+/// A collective for the transport to do by itself, without a look at what is null.
+struct dense_call {
+  collective_kind kind = collective_kind::allreduce;
+  int root = 0;
+  std::span<const std::byte> in;  ///< of an allgather the output, with this rank's part in its place
+  std::span<std::byte> out;       ///< of a reduce_scatter this rank's part
+  std::size_t element = 1;        ///< bytes
+  const parts* cut = nullptr;     ///< the ranks' parts, where there are some
+  const void* how = nullptr;      ///< the native of a call
+};
 
 /// What ranks talk over, whatever type the caller gave: the concept `message_transport` or `datagram_transport`, and what a
 /// transport may offer beside (omni/concepts.hpp). Made for one call; what is not offered has a default here.
@@ -74,14 +87,14 @@ class any_transport : public interface {
   [[nodiscard]] virtual bool has_levels(int /*group*/, bool /*may_block*/) const { return false; }
   [[nodiscard]] virtual transport_levels levels(int group) = 0;
 
-  // ---- a dense allreduce of its own: `how` is the native of a call, elements have so many bytes
-  virtual void allreduce(std::span<const std::byte> /*in*/, std::span<std::byte> /*out*/, std::size_t /*element*/,
-                         const void* /*how*/) {}
+  // ---- dense collectives of its own
+  /// Whether it has others than an allreduce.
+  [[nodiscard]] virtual bool has_own_collectives() const { return false; }
+  virtual void run_dense(const dense_call& /*c*/) {}
   /// One at a time.
-  virtual void begin_allreduce(std::span<const std::byte> /*in*/, std::span<std::byte> /*out*/, std::size_t /*element*/,
-                               const void* /*how*/) {}
-  [[nodiscard]] virtual bool test_allreduce() { return true; }
-  virtual void wait_allreduce() {}
+  virtual void begin_dense(const dense_call& /*c*/) {}
+  [[nodiscard]] virtual bool test_dense() { return true; }
+  virtual void wait_dense() {}
 };
 
 /// This rank's group of ranks, and those of its kind in other groups.

@@ -29,23 +29,33 @@ inline selection_context context_of(const call& c, const any_transport& transpor
   return here;
 }
 
-/// The transport's own allreduce, not blocking.
+/// What automatic chooses for a call.
+inline algorithm choose_for(const automatic& t, const call& c, const selection_context& here) {
+  if (c.group() != nullptr) return algorithm::streams;  // nothing else knows of several tensors
+  if (c.kind == collective_kind::allreduce) return t.choose(c.bytes(), c.traffic(), here);
+  return t.is_native(c.bytes(), c.traffic(), here) ? algorithm::native : algorithm::streams;
+}
+
+/// A call as the transport's own collectives have it.
+inline dense_call dense_of(const call& c) { return {c.kind, c.root, c.in, c.out, c.element_bytes(), c.cut(), c.native}; }
+
+/// The transport's own collective, not blocking.
 class native_engine {
  public:
   native_engine(const call& c, any_transport& transport) : call_(c), transport_(transport) {}
 
-  void start() { transport_.begin_allreduce(call_.in, call_.out, call_.element_bytes(), call_.native); }
+  void start() { transport_.begin_dense(dense_of(call_)); }
   bool progress() {
-    reduced_ = reduced_ || transport_.test_allreduce();
+    reduced_ = reduced_ || transport_.test_dense();
     return reduced_;
   }
-  void wait() { transport_.wait_allreduce(); }
+  void wait() { transport_.wait_dense(); }
   [[nodiscard]] bool done() const { return reduced_; }
   [[nodiscard]] static bool sends_itself() { return false; }
-  [[nodiscard]] awaited awaits() const { return {{}, "MPI_Iallreduce"}; }
+  [[nodiscard]] awaited awaits() const { return {{}, "MPI's own collective"}; }
   void finish(report& r) const {
     r.topology = "mpi";
-    r.blocks_total = r.blocks_sent = r.union_blocks = call_.blocks();
+    r.blocks_total = r.blocks_sent = r.union_blocks = call_.blocks_there();
   }
 
  private:
@@ -63,8 +73,7 @@ class automatic::engine : public detail::chosen_engine<detail::stream_engine, de
   engine(const automatic& t, const detail::call& c, detail::any_transport& transport, detail::any_mailbox& messages) {
     using detail::algorithm;
     const auto here = detail::context_of(c, transport);
-    // Only the owner streams know of several tensors.
-    switch (c.group() != nullptr ? algorithm::streams : t.choose(c.bytes(), c.traffic(), here)) {
+    switch (choose_for(t, c, here)) {
       case algorithm::native:
         emplace<detail::native_engine>(c, transport);
         return;

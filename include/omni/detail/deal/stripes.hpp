@@ -25,7 +25,15 @@ class stripes {
     while (owners > 1 && std::size_t{2} << bits_ <= longest && blocks >> (bits_ + 1) >= owners * rounds) ++bits_;
   }
 
+  /// For owners that have so many blocks each, rounded up to whole stripes.
+  [[nodiscard]] static stripes of_shares(std::size_t blocks, std::size_t owners, std::size_t longest) {
+    stripes made(blocks * owners, owners, longest);
+    made.blocks_ = (blocks + made.stripe() - 1) / made.stripe() * made.round();
+    return made;
+  }
+
   [[nodiscard]] std::size_t owners() const { return owners_; }
+  [[nodiscard]] std::size_t blocks() const { return blocks_; }
   [[nodiscard]] std::size_t stripe() const { return std::size_t{1} << bits_; }
   /// Blocks in a round.
   [[nodiscard]] std::size_t round() const { return owners_ << bits_; }

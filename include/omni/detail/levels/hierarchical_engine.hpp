@@ -10,6 +10,7 @@
 #include <string_view>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "../../error.hpp"
 #include "../../report.hpp"
@@ -62,14 +63,19 @@ class hierarchical_engine {
     const auto levels = levels_of(transport, t, c.blocking);
     ranks_ = {levels.inner_ranks, levels.outer_ranks, levels.inner_ranks};
     const auto blocks = c.blocks(), k = static_cast<std::size_t>(levels.part);
-    const parts cut(blocks, static_cast<std::size_t>(levels.parts), stripe_blocks(c.element_bytes(), c.largest_block()));
-    const bool scattered = reduce_inside(t.inner, cut, levels);
-
+    const auto first_block = [&](std::size_t part) { return part * blocks / static_cast<std::size_t>(levels.parts); };
     const auto element = [&](std::size_t part) {
-      const auto block = cut.first(part);
+      const auto block = first_block(part);
       return block == blocks ? c.size() : c.range(block).first;
     };
-    const auto first = element(k), n = element(k + 1) - first;
+    std::vector<parts::part> all;
+    for (std::size_t i = 0; i < static_cast<std::size_t>(levels.parts); ++i)
+      all.push_back({element(i), element(i + 1) - element(i), first_block(i + 1) - first_block(i)});
+    const parts cut(all, stripe_blocks(c.element_bytes(), c.largest_block()));
+    const bool scattered = reduce_inside(t.inner, cut, levels);
+
+    const bool has_part = k < all.size();
+    const auto first = has_part ? all[k].first : 0, n = has_part ? all[k].size : 0;
     if (levels.outer) {
       auto between = call_.part(first, n);
       make_part(between, t.outer);
@@ -78,7 +84,7 @@ class hierarchical_engine {
 
     // The ranks give each other their parts, each where it lies.
     auto back = call_.part(0, c.size());
-    back.see_as({.gathers = true, .own = {first, n}, .cleared = scattered});
+    back.see_as({.cut = cut, .gathers = true, .given = {first, n}, .part = k, .cleared = scattered}, c.size(), 0);
     make_part(back, replicated{});
     stages_[2] = make_operation<replicated>(levels.inner, back, replicated{});
     for (auto& s : stages_)
@@ -150,7 +156,7 @@ class hierarchical_engine {
         reduce_scatter scattered;
         if constexpr (std::is_same_v<Inner, colocated>) scattered = {inner.packet_bytes, inner.window};
         auto inside = call_;
-        inside.see_as({.cut = cut});
+        inside.see_as({.cut = cut, .consumes = true}, call_.size(), 0);
         make_part(inside, scattered);
         stages_[0] = make_operation<reduce_scatter>(levels.inner, inside, scattered);
         return true;

@@ -12,8 +12,8 @@
 namespace omni::detail {
 
 /// Topology of a stage: rank k folds part k of the tensor, in rank order, and nobody gets the rest. The first half of colocated:
-/// (N-1)/N d S bytes each way per rank, and N-1 messages for a nearly empty tensor. Its calls have a stage_view with a cut. The
-/// other parts of the output are cleared.
+/// (N-1)/N d S bytes each way per rank, and N-1 messages for a nearly empty tensor. Its calls have a tensor_view with a
+/// cut. The other parts of the output are cleared.
 struct reduce_scatter {
   std::size_t packet_bytes = 0;  ///< largest packet in bytes, 0: as the transport likes it
   int window = 0;                ///< packets of a stream under way at once, 0: chosen

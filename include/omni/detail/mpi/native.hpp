@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "../../operation.hpp"
+#include "../call/element_loops.hpp"
 
 namespace omni::detail {
 
@@ -70,5 +71,16 @@ inline constexpr mpi_reduction mpi_reduction_of{mpi_type<T>, mpi_operation<T, Op
                                                   for (int i = 0; i < *n; ++i) b[i] = static_cast<T>(Op{}(a[i], b[i]));
                                                 },
                                                 commutes<Op, T>()};
+
+/// What is only copied is bytes to MPI.
+inline constexpr mpi_reduction mpi_copy{+[] { return MPI_BYTE; }, +[] { return MPI_OP_NULL; }, nullptr, true};
+
+/// How MPI does by itself what a call does on a type, or nullptr.
+template <class T, class Op>
+constexpr const mpi_reduction* mpi_native_of() {
+  if constexpr (is_copies<Op>) return &mpi_copy;
+  else if constexpr (has_mpi_allreduce<T, Op>) return &mpi_reduction_of<T, Op>;
+  else return nullptr;
+}
 
 }  // namespace omni::detail

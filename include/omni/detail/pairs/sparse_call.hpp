@@ -30,7 +30,7 @@ signature sparse_terms(const Op& op, std::string_view mode, std::size_t packet_b
   s.element_size = sizeof(T);
   s.packet_bytes = packet_bytes;
   s.window = static_cast<std::uint32_t>(window);
-  s.waiting = 1;
+  s.kind = 1;
   s.type = type;
   s.operation = operation;
   s.operation_state = operation_state<T>(op);

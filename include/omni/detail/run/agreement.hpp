@@ -27,7 +27,7 @@ struct sample {
 /// is soon clear that the tensor is dense.
 inline sample sample_of(const call& c) {
   if (!c.skips()) return {};
-  const auto blocks = c.blocks();
+  const auto blocks = c.given_blocks();
   if (blocks == 0) return {0, 1};
   const auto samples = std::min(std::clamp<std::size_t>(blocks / 32, 16, 128), blocks);
   const auto stride = blocks / samples;
@@ -37,7 +37,7 @@ inline sample sample_of(const call& c) {
   // Jittered, so that no period of the data is in step with it.
   const auto place = [&](std::size_t i) {
     const auto jitter = static_cast<std::size_t>((i + 1) * 0x9e3779b97f4a7c15U >> 32U) % stride;
-    return i * step % samples * stride + jitter;
+    return c.given_block(i * step % samples * stride + jitter);
   };
   constexpr std::size_t enough = 8;
 #if defined(__GNUC__) || defined(__clang__)

@@ -13,7 +13,11 @@
 #include "../../deadline.hpp"
 #include "../../detect/simd.hpp"
 #include "../../partition/fixed_blocks.hpp"
+#include "../../roles.hpp"
 #include "../../topology/automatic.hpp"
+#include "../../topology/colocated.hpp"
+#include "../call/call.hpp"
+#include "../call/element_loops.hpp"
 
 // Sorts the arguments of a call: data by position, everything else by what it is, in any order. What is wrong with a call is one
 // static_assert here.
@@ -40,7 +44,12 @@ std::span<span_element<A>> as_span(A& a) {
   return span_over(a);
 }
 
-enum class kind { partitioner, detector, topology, limit, operation, none };
+enum class kind { partitioner, detector, topology, limit, operation, root, sizes, null, none };
+
+template <class A>
+inline constexpr bool is_null_value = false;
+template <class T>
+inline constexpr bool is_null_value<null_value<T>> = true;
 
 template <class A, class T>
 consteval kind kind_of() {
@@ -48,6 +57,9 @@ consteval kind kind_of() {
   else if constexpr (zero_detector<A>) return kind::detector;
   else if constexpr (topology<A>) return kind::topology;
   else if constexpr (std::is_same_v<A, deadline>) return kind::limit;
+  else if constexpr (std::is_same_v<A, root>) return kind::root;
+  else if constexpr (std::is_same_v<A, part_sizes>) return kind::sizes;
+  else if constexpr (is_null_value<A>) return kind::null;
   else if constexpr (element<T>) {
     if constexpr (operation<decltype(normalized<A, T>(std::declval<const A&>())), T>) return kind::operation;
     else return kind::none;
@@ -77,8 +89,14 @@ constexpr auto pick(const Default& otherwise, const std::tuple<const A&...>& all
   }
 }
 
+/// Topologies by which more than allreduce runs.
+template <class A>
+inline constexpr bool is_for_family = std::is_same_v<A, automatic> || std::is_same_v<A, colocated>;
+/// Whether the collective copies and reduces nothing.
+constexpr bool only_copies(collective_kind c) { return c == collective_kind::allgather || c == collective_kind::broadcast; }
+
 /// Whether A... are a legal tail of a call on elements of type T; says what is wrong if not.
-template <class T, class... A>
+template <collective_kind C, class T, class... A>
 consteval bool legal() {
   constexpr bool type = element<T>;
   static_assert(type, "omni: elements must be trivially copyable, not const and not pointers");
@@ -98,9 +116,24 @@ consteval bool legal() {
   static_assert(one_limit, "omni: two deadlines were given");
   constexpr bool one_operation = !type || count_of<kind::operation, T, A...> <= 1;
   static_assert(one_operation, "omni: two operations were given");
-  constexpr bool sums = !type || !known || count_of<kind::operation, T, A...> == 1 || operation<sum, T>;
+  constexpr bool sums = !type || !known || only_copies(C) || count_of<kind::operation, T, A...> == 1 || operation<sum, T>;
   static_assert(sums, "omni: elements of this type have no +; give an operation");
-  return type && known && one_role && one_partitioner && one_detector && one_topology && one_limit && one_operation && sums;
+
+  constexpr bool reduces = !type || !only_copies(C) || count_of<kind::operation, T, A...> == 0;
+  static_assert(reduces, "omni: allgather and broadcast reduce nothing, and take no operation");
+  constexpr auto roots = count_of<kind::root, T, A...>, sizes = count_of<kind::sizes, T, A...>,
+                 nulls = count_of<kind::null, T, A...>;
+  constexpr bool has_root = C == collective_kind::reduce || C == collective_kind::broadcast;
+  static_assert(roots <= (has_root ? 1 : 0), "omni: a root is given at most once, and to reduce and broadcast only");
+  constexpr bool has_sizes = C == collective_kind::reduce_scatter || C == collective_kind::allgather;
+  static_assert(sizes <= (has_sizes ? 1 : 0), "omni: part_sizes are given at most once, and to reduce_scatter and allgather only");
+  constexpr bool null = nulls == 0 || (nulls == 1 && only_copies(C) && (std::is_same_v<A, null_value<T>> || ...));
+  static_assert(null,
+                "omni: a null_value is given at most once, to allgather and broadcast only, and is one of the elements' type");
+  constexpr bool runs = C == collective_kind::allreduce || ((kind_of<A, T>() != kind::topology || is_for_family<A>)&&...);
+  static_assert(runs, "omni: reduce_scatter, allgather, reduce and broadcast run by automatic or colocated");
+  return type && known && one_role && one_partitioner && one_detector && one_topology && one_limit && one_operation && sums &&
+         reduces && roots <= (has_root ? 1 : 0) && sizes <= (has_sizes ? 1 : 0) && null && runs;
 }
 
 /// The parts of a call beside its data, each given or defaulted.
@@ -113,16 +146,30 @@ struct choices {
   std::chrono::nanoseconds limit;  ///< of a wait; 0: none given
 };
 
-template <class T, class... A>
+template <collective_kind C, class T, class... A>
 constexpr auto choose(const A&... a) {
   const std::tuple<const A&...> all(a...);
-  const auto op = normalized<decltype(pick<kind::operation, T>(sum{}, all)), T>(pick<kind::operation, T>(sum{}, all));
+  const auto op = [&] {
+    if constexpr (!only_copies(C))
+      return normalized<decltype(pick<kind::operation, T>(sum{}, all)), T>(pick<kind::operation, T>(sum{}, all));
+    else if constexpr (count_of<kind::null, T, A...> == 0) return copies<T>{};
+    else return copies<T>{pick<kind::null, T>(0, all).value};
+  }();
   const auto partition = pick<kind::partitioner, T>(fixed_blocks{}, all);
   const auto detector = pick<kind::detector, T>(simd_detector{}, all);
   const auto topology = pick<kind::topology, T>(automatic{}, all);
   return choices<std::remove_const_t<decltype(op)>, std::remove_const_t<decltype(partition)>,
                  std::remove_const_t<decltype(detector)>, std::remove_const_t<decltype(topology)>>{
       op, partition, detector, topology, pick<kind::limit, T>(deadline{}, all).limit};
+}
+
+/// Notes which collective it is, and what goes with it.
+template <collective_kind C, class T, class... A>
+void take_roles(call& made, const A&... more) {
+  const std::tuple<const A&...> all(more...);
+  made.kind = C;
+  made.root = pick<kind::root, T>(root{}, all).rank;
+  made.part_sizes = pick<kind::sizes, T>(part_sizes{}, all).elements;
 }
 
 }  // namespace omni::detail

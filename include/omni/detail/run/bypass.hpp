@@ -9,7 +9,7 @@
 
 namespace omni::detail {
 
-/// Whether a call may go to MPI's own allreduce without a word to the other ranks, by its size. Precondition: the transport is
+/// Whether a call may go to MPI's own collective without a word to the other ranks, by its size. Precondition: the transport is
 /// open.
 inline bool may_bypass(const automatic& topology, const call& c, const any_transport& transport) {
   if (c.native == nullptr || c.is_stage) return false;

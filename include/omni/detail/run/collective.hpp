@@ -43,7 +43,7 @@ struct topology_traits {
   const automatic* chooser = nullptr;  ///< it is that one
 };
 
-/// One allreduce from start to end: the state machine that blocking calls, requests and plans all drive. The ranks agree, where the
+/// One call from start to end: the state machine that blocking calls, requests and plans all drive. The ranks agree, where the
 /// transport makes that cheap; then the topology's engine does the work. The six stops of the data (partition, detect, pack,
 /// exchange, fold, deliver) are in detail/streams/streams.hpp, in this order.
 ///
@@ -155,7 +155,8 @@ class collective : public operation_base {
     patience_.limit(limit_of(call_, transport_));
     if (auto* const w = transport_.shared_window(); w != nullptr && !records_)
       records_.emplace(*w, number_, call_,
-                       how_.chooser != nullptr && call_.group() == nullptr && transport_.agreed_topology() == preset::automatic);
+                       how_.chooser != nullptr && call_.group() == nullptr && call_.kind == collective_kind::allreduce &&
+                           transport_.agreed_topology() == preset::automatic);
     if (records_ && !records_->may_tell()) {
       nudge_now_and_then();
       return false;
@@ -268,7 +269,7 @@ class collective : public operation_base {
     }
     if (how_.chooser != nullptr && call_.native != nullptr) {
       const auto here = context_of(call_, transport_);
-      if (here.hands_over && how_.chooser->choose(call_.bytes(), call_.traffic(), here) == algorithm::native) {
+      if (here.hands_over && choose_for(*how_.chooser, call_, here) == algorithm::native) {
         handed_over_ = true;
         pass_turn();
         release();
@@ -305,13 +306,13 @@ class collective : public operation_base {
   void alone() {
     call_.copy_through();
     report_.topology = "local";
-    report_.blocks_total = report_.blocks_sent = report_.union_blocks = call_.blocks();
+    report_.blocks_total = report_.blocks_sent = report_.union_blocks = call_.blocks_there();
     end();
   }
   /// `waits`: what is no other phase was spent in the exchange.
   void end(bool waits = false) {
     if (call_.elsewhere() != nullptr) call_.elsewhere()->settle();
-    omni::detail::complete(report_, call_.bytes(), ranks_, total_.lap());
+    omni::detail::complete(report_, call_.bytes(), ranks_, total_.lap(), call_.kind);
     if (waits) report_.exchange_seconds = report_.seconds - report_.detect_seconds - report_.fold_seconds - report_.deliver_seconds;
     release();
     if (!call_.is_part && !call_.is_stage) trace(rank_, report_, before_);  // else the whole is told of

@@ -118,19 +118,20 @@ request start_call(Comm& comm, Call& c, const Topology& topology) {
 }
 
 /// Makes the call out of spans and the other arguments, and gives it to f.
-template <class T, class... A, class F>
+template <collective_kind C, class T, class... A, class F>
 auto with_call(std::span<const T> in, std::span<T> out, const F& f, const A&... more) {
-  const auto c = choose<T>(more...);
+  const auto c = choose<C, T>(more...);
   using call_type = typed_call<T, decltype(c.op), decltype(c.partition), decltype(c.detector)>;
   const typename call_type::policies policies(c.op, c.partition, c.detector);
   call_type made(policies, in, out);
   choose_topology(made, c.topology);
   made.limit = c.limit;
+  take_roles<C, T>(made, more...);
   return f(made, c.topology);
 }
 
 /// Tells `in place` from `out of place`, checks what can be checked while compiling, and goes on with f.
-template <class Result, class... Policies, class F, class Data, class... More>
+template <collective_kind C, class Result, class... Policies, class F, class Data, class... More>
 Result parse(const F& f, Data& data, const More&... more) {
   if constexpr (!spannable<Data>) {
     static_assert(spannable<Data>, "omni: the data is nothing that a std::span can be made from");
@@ -138,37 +139,40 @@ Result parse(const F& f, Data& data, const More&... more) {
   } else if constexpr (grouped<Data>) {
     using E = group_element<Data>;
     static_assert(!std::is_const_v<E>, "omni: reducing in place writes to the data, which is const; give an output as well");
-    if constexpr (std::is_const_v<E> || !legal<std::remove_const_t<E>, Policies..., More...>()) {
+    if constexpr (std::is_const_v<E> || !legal<C, std::remove_const_t<E>, Policies..., More...>()) {
       return Result{};
     } else {
-      return with_group<E>(inputs_of(data), outputs_of(data), f, Policies{}..., more...);
+      return with_group<C, E>(inputs_of(data), outputs_of(data), f, Policies{}..., more...);
     }
   } else {
     using E = span_element<Data>;
     constexpr bool writable = !std::is_const_v<E>;
     static_assert(writable, "omni: reducing in place writes to the data, which is const; give an output as well");
-    if constexpr (!writable || !legal<std::remove_const_t<E>, Policies..., More...>()) {
+    if constexpr (!writable || !legal<C, std::remove_const_t<E>, Policies..., More...>()) {
       return Result{};
     } else {
       const auto s = as_span(data);
-      return with_call<E>(std::span<const E>(s), s, f, Policies{}..., more...);
+      return with_call<C, E>(std::span<const E>(s), s, f, Policies{}..., more...);
     }
   }
 }
-template <class Result, class... Policies, class F, class Data, class Out, class... More>
+template <collective_kind C, class Result, class... Policies, class F, class Data, class Out, class... More>
 requires spannable<Out> Result parse(const F& f, Data& data, Out& out, const More&... more) {
   if constexpr (!spannable<Data>) {
     static_assert(spannable<Data>, "omni: the data is nothing that a std::span can be made from");
+    return Result{};
+  } else if constexpr (C == collective_kind::broadcast) {
+    static_assert(C != collective_kind::broadcast, "omni: a broadcast has one tensor, which the root reads and the others write");
     return Result{};
   } else if constexpr (grouped<Data> && grouped<Out>) {
     using T = group_element<Out>;
     static_assert(!std::is_const_v<T>, "omni: the output is const");
     constexpr bool same = std::is_same_v<std::remove_const_t<T>, std::remove_const_t<group_element<Data>>>;
     static_assert(same, "omni: input and output have different element types");
-    if constexpr (std::is_const_v<T> || !same || !legal<std::remove_const_t<T>, Policies..., More...>()) {
+    if constexpr (std::is_const_v<T> || !same || !legal<C, std::remove_const_t<T>, Policies..., More...>()) {
       return Result{};
     } else {
-      return with_group<T>(inputs_of(data), outputs_of(out), f, Policies{}..., more...);
+      return with_group<C, T>(inputs_of(data), outputs_of(out), f, Policies{}..., more...);
     }
   } else {
     using T = span_element<Out>;
@@ -176,10 +180,10 @@ requires spannable<Out> Result parse(const F& f, Data& data, Out& out, const Mor
     static_assert(writable, "omni: the output is const");
     constexpr bool same = std::is_same_v<std::remove_const_t<T>, std::remove_const_t<span_element<Data>>>;
     static_assert(same, "omni: input and output have different element types");
-    if constexpr (!writable || !same || !legal<std::remove_const_t<T>, Policies..., More...>()) {
+    if constexpr (!writable || !same || !legal<C, std::remove_const_t<T>, Policies..., More...>()) {
       return Result{};
     } else {
-      return with_call<T>(std::span<const T>(as_span(data)), as_span(out), f, Policies{}..., more...);
+      return with_call<C, T>(std::span<const T>(as_span(data)), as_span(out), f, Policies{}..., more...);
     }
   }
 }

@@ -73,15 +73,18 @@ inline void expect_group(const std::vector<std::span<const std::byte>>& in, cons
 }
 
 /// Makes the call of a group out of its tensors and the other arguments, and gives it to f.
-template <class T, class... A, class F>
+template <collective_kind C, class T, class... A, class F>
 auto with_group(std::vector<std::span<const std::byte>> in, std::vector<std::span<std::byte>> out, const F& f, const A&... more) {
-  const auto c = choose<T>(more...);
+  static_assert(C != collective_kind::reduce_scatter && C != collective_kind::allgather,
+                "omni: parts are of one tensor; reduce_scatter and allgather take no groups");
+  const auto c = choose<C, T>(more...);
   using group_type = typed_group<T, decltype(c.op), decltype(c.partition), decltype(c.detector)>;
   const typename group_type::policies policies(c.op, c.partition, c.detector);
   expect_group(in, out, group_type::table(), &policies);
   group_type made(policies, std::move(in), std::move(out));
   choose_topology(made, c.topology);
   made.limit = c.limit;
+  take_roles<C, T>(made, more...);
   return f(made, c.topology);
 }
 

@@ -22,7 +22,7 @@ namespace omni::detail {
 /// A blocking call of the library's own, in place.
 template <class Transport, class T, class... More>
 report reduce_over(Transport& transport, std::span<T> x, const More&... more) {
-  return with_call<T>(
+  return with_call<collective_kind::allreduce, T>(
       std::span<const T>(x), x, [&](auto& c, const auto& topology) { return run_over(transport, c, topology); }, more...);
 }
 /// Before MPI blocks: every rank comes here, and does meanwhile what the others still need of it.

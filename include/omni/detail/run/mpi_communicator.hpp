@@ -38,7 +38,7 @@ struct communicator<Comm> {
   static void note_native(Call& c) {
     using T = typename Call::value_type;
     using Op = typename Call::operation_type;
-    if constexpr (!Call::is_group && has_mpi_allreduce<T, Op>) c.native = &mpi_reduction_of<T, Op>;
+    if constexpr (!Call::is_group) c.native = mpi_native_of<T, Op>();
   }
 };
 

@@ -22,6 +22,7 @@
 #include "argument_checks.hpp"
 #include "bypass.hpp"
 #include "collective_by.hpp"
+#include "take_part.hpp"
 #include "there.hpp"
 
 // Runs a call over a transport: MPI's own allreduce, or the state machine.
@@ -56,14 +57,14 @@ inline report run_natively(any_transport& transport, const call& c, const stopwa
   transport.expect_usable();  // a peer that knows of an error does not come
   report r;
   try {
-    transport.allreduce(c.in, c.out, c.element_bytes(), c.native);
+    transport.run_dense(dense_of(c));
   } catch (const std::exception& e) {
     transport.mark_broken(e.what());
     throw;
   }
   r.topology = "mpi";
-  r.blocks_total = r.blocks_sent = r.union_blocks = c.blocks();
-  complete(r, c.bytes(), transport.size(), watch.elapsed());
+  r.blocks_total = r.blocks_sent = r.union_blocks = c.blocks_there();
+  complete(r, c.bytes(), transport.size(), watch.elapsed(), c.kind);
   r.exchange_seconds = r.seconds;  // all of it: MPI does not tell
   trace(transport.rank(), r);
   return r;
@@ -114,14 +115,21 @@ report run_whole(any_transport& transport, const call& c, const Topology& topolo
       return run_one_by_one(transport, c, topology);
     }
   }
-  return run(transport, c, topology);
+  if (c.kind == collective_kind::allreduce) return run(transport, c, topology);
+  auto mine = c;
+  take_part(mine, transport.rank(), transport.size());
+  if (!transport.has_own_collectives()) mine.native = nullptr;
+  return run(transport, mine, topology);
 }
 /// Starts one, on a transport that it keeps.
 template <class Topology>
 request start_whole(std::shared_ptr<any_transport> transport, const call& c, const Topology& topology) {
-  expect_usable_over(*transport, c, topology);
   auto started = c;
+  take_part(started, transport->rank(), transport->size());
+  expect_usable_over(*transport, started, topology);
   started.blocking = false;
+  const bool apart = started.kind != collective_kind::reduce_scatter || !started.in_place();
+  if (started.kind != collective_kind::allreduce && !(transport->has_own_collectives() && apart)) started.native = nullptr;
   started.outlive();
   auto op = make_operation(std::move(transport), started, topology);
   op->progress();

@@ -31,7 +31,8 @@ request start_whole(std::shared_ptr<any_transport> transport, const call& c, con
 /// Notes how a transport itself reduces what the call does, if it does.
 template <class Transport, class Call>
 void note_native_over(Call& c) {
-  if constexpr (has_own_allreduce<Transport> && !Call::is_group)
+  if constexpr (has_own_allreduce<Transport> && !Call::is_group &&
+                (!is_copies<typename Call::operation_type> || has_own_collectives_of<Transport>))
     c.native = Transport::template reduction_of<typename Call::value_type, typename Call::operation_type>();
 }
 
@@ -58,6 +59,10 @@ auto on_ranks(Transport& transport, Call& call, const Topology& topology, const 
     if constexpr (!dedicates && !std::is_same_v<Topology, automatic>) {
       return f(transport.among_workers(), call, topology);
     } else {
+      if (call.kind != collective_kind::allreduce) {
+        choose_topology(call, automatic{});
+        return f(transport.among_workers(), call, automatic{});
+      }
       expect_served(transport, call);
       call.topology = dedicated::name;
       call.options = 0;

@@ -20,18 +20,11 @@
 #include "in_stream.hpp"
 #include "out_stream.hpp"
 #include "stream_options.hpp"
+#include "stream_roles.hpp"
 #include "stream_set.hpp"
 #include "stream_token.hpp"
 
 namespace omni::detail {
-
-/// Who owns the blocks.
-enum class ownership {
-  shared,      ///< every rank a share: results are streamed back
-  kept,        ///< every rank a share: results stay with it
-  replicated,  ///< every rank all of them: contributions go to everybody, and no results
-  servers,     ///< ranks beside those that call: contributions go to them, results come from them
-};
 
 /// What the engines of owner streams have in common, whatever the packets hold: the streams between this rank and the owners, the
 /// comparison of what all ranks have called with, and the end of a call that cannot go on. An engine
@@ -53,12 +46,12 @@ class stream_exchange {
 
  protected:
   /// @param streams the engine's, which lives as long.
-  stream_exchange(ownership who, const any_transport& transport, any_mailbox& messages, stream_set& streams)
+  stream_exchange(const stream_roles& roles, const any_transport& transport, any_mailbox& messages, stream_set& streams)
       : rank_(transport.rank()),
         ranks_(transport.size()),
-        servers_(who == ownership::servers ? transport.servers() : 0),
-        replicated_(who == ownership::replicated),
-        kept_(who == ownership::kept),
+        servers_(roles.who == ownership::servers ? transport.servers() : 0),
+        replicated_(roles.who == ownership::replicated),
+        roles_(roles),
         window_(transport.shared_window()),
         messages_(messages),
         streams_(&streams) {}
@@ -69,11 +62,25 @@ class stream_exchange {
 
   /// Whether the owners are servers, and this rank none of them.
   [[nodiscard]] bool served() const { return servers_ != 0; }
-  [[nodiscard]] bool returns_results() const { return gets_results() && !served(); }
-  /// Whether results come from owners.
-  [[nodiscard]] bool gets_results() const { return !replicated_ && !kept_; }
-  [[nodiscard]] std::size_t owners() const { return replicated_ ? 1 : static_cast<std::size_t>(served() ? servers_ : ranks_); }
-  [[nodiscard]] std::size_t owner_of(int peer) const { return static_cast<std::size_t>(served() ? peer - ranks_ : peer); }
+  /// Whether this rank sends results, and whether it gets those of others.
+  [[nodiscard]] bool returns_results() const {
+    return roles_.who == ownership::shared && roles_.owns(rank_) && !streams_->receivers.empty();
+  }
+  [[nodiscard]] bool gets_results() const { return served() || roles_.gets_results(rank_); }
+  [[nodiscard]] std::size_t owners() const {
+    return replicated_ ? 1 : served() ? static_cast<std::size_t>(servers_) : roles_.number_of_owners(ranks_);
+  }
+  /// The number of a rank, or a server, among the owners; some number past them of one that is none.
+  [[nodiscard]] std::size_t owner_of(int peer) const {
+    return served() ? static_cast<std::size_t>(peer - ranks_) : roles_.owner_of(peer, ranks_);
+  }
+  /// Which of the peers an owner is.
+  [[nodiscard]] std::size_t peer_index(std::size_t owner) const {
+    const auto n = static_cast<std::size_t>(served() ? servers_ : ranks_);
+    const auto rank = served() ? owner : static_cast<std::size_t>(roles_.rank_of(owner));
+    const auto distance = (rank + n - static_cast<std::size_t>(rank_) % n) % n;
+    return served() ? distance : distance - 1;
+  }
 
   /// How large packets are, and whether they lie in shared memory: where there is some and they fit in, if the call `may_share`.
   /// `anywhere`: the largest block of any rank, where ranks may find only later that theirs are not of one size.
@@ -82,7 +89,9 @@ class stream_exchange {
     limits_ = options.limits(ranks_ + servers_, preferred, largest_block_bytes);
     if (!may_share || window_ == nullptr || !messages_.shares_packets()) return;
     const auto fitting = [&](std::size_t block_bytes) {
-      return options.limits_within(shared_packets::most_bytes, owners(), shared_packets::in_flight, block_bytes,
+      // A stream to each peer, and one of results.
+      const auto streams = replicated_ || served() ? owners() : static_cast<std::size_t>(ranks_);
+      return options.limits_within(shared_packets::most_bytes, streams, shared_packets::in_flight, block_bytes,
                                    window_->how_to_store());
     };
     const auto within = fitting(largest_block_bytes);
@@ -104,10 +113,16 @@ class stream_exchange {
     const auto peers = s.peers.size();
     s.contributions.resize(replicated_ ? 1 : peers);
     s.arriving.resize(served() ? 0 : peers);
-    s.returning.resize(gets_results() ? peers : 0);
+    s.owners.clear();
+    s.receivers.clear();
+    for (const int peer : s.peers) {
+      if (gets_results() && (served() || roles_.owns(peer))) s.owners.push_back(peer);
+      if (!served() && roles_.gets_results(peer)) s.receivers.push_back(peer);
+    }
+    s.returning.resize(s.owners.size());
     const auto call = messages_.call();
     const auto all = std::span<const int>(s.peers);
-    messages_.reserve((gets_results() ? 2 : 1) * peers * (2 * static_cast<std::size_t>(limits_.window) + 1));
+    messages_.reserve((roles_.has_results() ? 2 : 1) * peers * (2 * static_cast<std::size_t>(limits_.window) + 1));
     for (std::size_t i = 0; i < s.contributions.size(); ++i) {
       s.contributions[i].open(stream_of_contributions, stream_token::make(stream_of_contributions, false, i),
                               replicated_ ? all : all.subspan(i, 1), limits_, rows, call, mine_, take, packs_ ? packet_packed : 0U);
@@ -118,15 +133,14 @@ class stream_exchange {
                          call, buffers);
       s.arriving[i].post(messages_);
     }
-    if (!gets_results()) return;
     if (returns_results()) {
-      s.results.open(stream_of_results, stream_token::make(stream_of_results, false, 0), all, limits_, result_rows, call, mine_,
-                     take, packs_ ? packet_packed : 0U);
+      s.results.open(stream_of_results, stream_token::make(stream_of_results, false, 0), s.receivers, limits_, result_rows, call,
+                     mine_, take, packs_ ? packet_packed : 0U);
       s.results.meet_all();  // who has something to fold has met everybody
     }
-    for (std::size_t i = 0; i < peers; ++i) {
-      s.returning[i].open(stream_of_results, stream_token::make(stream_of_results, true, i), s.peers[i], limits_, result_rows, call,
-                          buffers);
+    for (std::size_t i = 0; i < s.owners.size(); ++i) {
+      s.returning[i].open(stream_of_results, stream_token::make(stream_of_results, true, i), s.owners[i], limits_, result_rows,
+                          call, buffers);
       s.returning[i].post(messages_);
     }
   }
@@ -187,9 +201,7 @@ class stream_exchange {
     if (!s.all_contributed() || !s.all_finished(s.arriving)) return false;
     if (!served()) {
       if (stopping()) return true;
-      if (!folded) return false;
-      if (!gets_results()) return true;
-      if (!s.results.over()) return false;
+      if (!folded || (returns_results() && !s.results.over())) return false;
     }
     return s.all_finished(s.returning);
   }
@@ -207,11 +219,12 @@ class stream_exchange {
           if (progress()) since.lap();
         return;
       }
-      // Results go to everybody; where there are none, contributions do.
+      // Where results do not go to everybody contributions do.
+      const bool reach_all = returns_results() && s.receivers.size() == s.peers.size();
       const auto told = [&] {
         bool all = !returns_results() || s.results.close(messages_, packet_abort);
         for (auto& o : s.contributions)
-          if (!o.close(messages_, packet_abort) && !returns_results()) all = false;
+          if (!o.close(messages_, packet_abort) && !reach_all) all = false;
         return all;
       };
       while (!told() && since.elapsed() < (hurries_ ? brief : 1))
@@ -228,7 +241,8 @@ class stream_exchange {
 
   int rank_, ranks_;
   int servers_;  ///< the owners, where ranks that do not call are
-  bool replicated_, kept_;
+  bool replicated_;
+  stream_roles roles_;
   bool shares_ = false;  ///< packets lie in shared memory
   bool packs_ = false;   ///< blocks in them are packed
   bool started_ = false;

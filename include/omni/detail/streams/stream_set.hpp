@@ -27,6 +27,7 @@ struct stream_set {
   out_stream results;
   std::vector<in_stream> arriving, returning;  // contributions to fold; results of others
   std::vector<int> peers;                      // nearest above first, so that not all send to the same rank at once
+  std::vector<int> owners, receivers;          // of those, who send results to this rank, and who get its
 
   /// The stream that sends with such tokens.
   [[nodiscard]] out_stream& sending(stream_token t) { return t.is_result() ? results : contributions[t.index()]; }

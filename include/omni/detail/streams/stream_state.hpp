@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "../memory/aligned_bytes.hpp"
 #include "../wire/packed_block.hpp"
 #include "own_contribution.hpp"
 #include "stream_exchange.hpp"
@@ -21,9 +22,10 @@ struct stream_state : stream_set {
   std::vector<std::uint64_t> found;  // bit per block of this rank that is not null, where blocks are packed
   block_packer packer, result_packer;
   unpacked_row unpacked;
+  aligned_bytes folded;  // what goes to others only
 
   [[nodiscard]] std::size_t bytes() const {
-    return buffers.bytes() + own.bytes() + ahead.capacity() * sizeof(std::uint64_t) + unpacked.bytes() +
+    return buffers.bytes() + own.bytes() + ahead.capacity() * sizeof(std::uint64_t) + unpacked.bytes() + folded.size() +
            found.capacity() * sizeof(std::uint64_t) + packer.kept_bytes() + result_packer.kept_bytes();
   }
 };

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -23,6 +24,33 @@
 
 namespace omni::detail {
 
+/// What the ranks are to each other in a call, if those that reduce for all ranks are `who`.
+///
+/// A reduce goes past owners, who send what they fold to the root, or straight to the root; a broadcast likewise. The root itself
+/// is no owner: its link is the one that has most to carry. One hop is better for few bytes, and where the root would have no more
+/// to carry: between two ranks, and in a broadcast where the packets lie in memory that all of them read.
+inline stream_roles roles_of(ownership who, const call& c, int ranks) {
+  constexpr double few_bytes = 64 << 10U;
+  const double n = ranks, d = c.traffic();
+  const bool one_hop = ranks == 2 || (n - 1) * d * static_cast<double>(c.bytes()) <= few_bytes;
+  switch (c.kind) {
+    case collective_kind::allreduce:
+      break;
+    case collective_kind::reduce_scatter:
+      return ownership::kept;
+    case collective_kind::allgather:
+      return ownership::replicated;
+    case collective_kind::reduce:
+      // Of blocks that no two ranks have the root gets as many either way.
+      if (one_hop || (n - 1) * d <= 1 - std::pow(1 - d, n)) return {ownership::kept, which::root, which::root, c.root};
+      return {ownership::shared, which::others, which::root, c.root};
+    case collective_kind::broadcast:
+      if (one_hop || c.shares) return ownership::replicated;
+      return {ownership::shared, which::others, which::others, c.root};
+  }
+  return who;
+}
+
 /// The engine of the owner streams (docs/algorithms.md). To each owner goes one stream of packets: this rank's non-null blocks of
 /// the owner's share in ascending order, and how far the stream now covers the share. The owner folds a block in rank order as soon
 /// as every stream covers it, and streams the results to everybody in the same way.
@@ -33,8 +61,9 @@ class stream_engine : lent_state<stream_state>, public stream_exchange {
  public:
   stream_engine(ownership who, std::string_view name, const stream_options& options, const call& call,
                 const any_transport& transport, any_mailbox& messages)
-      : stream_exchange(who, transport, messages, *s_),
+      : stream_exchange(roles_of(who, call, transport.size()), transport, messages, *s_),
         call_(call),
+        self_(owner_of(rank_)),
         scan_(call_),
         element_(call.element_bytes()),
         map_(map_of(call_, owners())),
@@ -103,7 +132,7 @@ class stream_engine : lent_state<stream_state>, public stream_exchange {
   }
   void finish(report& r) const {
     r = report_;
-    r.blocks_total = scan_.blocks();
+    r.blocks_total = call_.blocks_there();
     if (!started_) return;
     r.extra_bytes = s_->bytes();
     r.bytes_saved = static_cast<std::size_t>(std::max<std::ptrdiff_t>(saved_, 0));
@@ -130,6 +159,7 @@ class stream_engine : lent_state<stream_state>, public stream_exchange {
   /// wait for a rank that waits for it in the middle of one.
   [[nodiscard]] std::uint64_t scanned_rows(std::size_t owner) {
     if (scan_.finished()) return rows_;
+    if (owner >= map_.owners()) return 0;  // a rank that owns nothing
     return replicated_ ? scan_.next() : scanned_.rows_before(scan_.next(), owner);
   }
 
@@ -161,7 +191,7 @@ class stream_engine : lent_state<stream_state>, public stream_exchange {
     const auto bytes = size * element_;
     const auto [owner, row] = replicated_ ? stripes::place{0, block} : scanned_.at(block);
     auto n = map_.together(row, scan_.consecutive(size));
-    const bool mine = !replicated_ && !served() && owner == static_cast<std::size_t>(rank_);
+    const bool mine = !replicated_ && !served() && owner == self_;
     if (!mine && packs_) {
       n = 1;
       s_->found[block / 64] |= std::uint64_t{1} << (block % 64);
@@ -188,18 +218,12 @@ class stream_engine : lent_state<stream_state>, public stream_exchange {
   void note_packed(std::size_t bytes, std::size_t packed, std::size_t copies) {
     saved_ += static_cast<std::ptrdiff_t>(copies * (bytes - packed));
   }
-  [[nodiscard]] std::size_t peer_index(std::size_t owner) const {
-    const auto n = owners();
-    const auto distance = (owner + n - static_cast<std::size_t>(rank_) % n) % n;
-    return served() ? distance : distance - 1;
-  }
-
   // Folds every row that all streams cover.
   bool fold() {
     if (served()) return false;
-    if (call_.gathers()) return gather();
+    if (replicated_ && call_.gathers()) return gather();
     auto& s = *s_;
-    auto end = scanned_rows(static_cast<std::size_t>(rank_));
+    auto end = scanned_rows(self_);
     for (const auto& i : s.arriving) end = std::min(end, i.covers());
     if (folded_ == end) return false;
     bool moved = false;
@@ -221,7 +245,7 @@ class stream_engine : lent_state<stream_state>, public stream_exchange {
   // Takes what has come where a block comes from one rank only: in any order, or one rank after the other would send.
   bool gather() {
     auto& s = *s_;
-    auto end = scanned_rows(static_cast<std::size_t>(rank_));
+    auto end = scanned_rows(self_);
     bool moved = false;
     for (auto& i : s.arriving) {
       end = std::min(end, i.covers());
@@ -237,12 +261,8 @@ class stream_engine : lent_state<stream_state>, public stream_exchange {
     return true;
   }
   /// The block in a row of this rank's share.
-  [[nodiscard]] std::size_t block_of(std::uint64_t row) const {
-    return map_.block(row, replicated_ ? 0 : static_cast<std::size_t>(rank_));
-  }
-  [[nodiscard]] bool owns(std::uint64_t row) const {
-    return (replicated_ || static_cast<std::size_t>(rank_) < map_.owners()) && map_.exists(block_of(row));
-  }
+  [[nodiscard]] std::size_t block_of(std::uint64_t row) const { return map_.block(row, self_); }
+  [[nodiscard]] bool owns(std::uint64_t row) const { return self_ < map_.owners() && call_.exists(block_of(row)); }
   [[noreturn, gnu::cold]] void refuse_row(std::uint64_t row) const {
     for (const auto& i : s_->arriving)
       if (i.next_row() <= row) throw protocol(i.peer(), "a row past the end");
@@ -264,7 +284,7 @@ class stream_engine : lent_state<stream_state>, public stream_exchange {
         size = first * more;
       }
       // A packet is copied to in the way that is best for it, and not folded into.
-      std::byte* const out = call_.output(block, more);
+      std::byte* const out = room_for(block, more, size);
       fold_sources(row, bytes, block, size, out);
       if (to != nullptr) copy_out(to, out, size * element_, limits_.how);
       bytes += size * element_;
@@ -280,6 +300,13 @@ class stream_engine : lent_state<stream_state>, public stream_exchange {
     s_->own.pop(row, done);
     folded_ = row + done;
     return done;
+  }
+  // For the fold of n elements, which this rank may only send on.
+  [[nodiscard]] std::byte* room_for(std::size_t block, std::size_t blocks, std::size_t n) {
+    if (call_.gets(block)) return call_.output(block, blocks);
+    auto& room = s_->folded;
+    if (room.size() < n * element_) room = aligned_bytes(n * element_);
+    return room.span().data();
   }
   // Folds n elements from those of `block` on, which lie `skip` bytes into what the streams have for `row`.
   void fold_sources(std::uint64_t row, std::size_t skip, std::size_t block, std::size_t n, std::byte* to) {
@@ -310,7 +337,7 @@ class stream_engine : lent_state<stream_state>, public stream_exchange {
     in_rank_order(add, [&] {
       if (s.own.at(row)) s.sources.push_back(call_.input(block));
     });
-    auto* const out = call_.output(block);
+    auto* const out = room_for(block, 1, size);
     call_.fold(s.sources, s.sources.size() < static_cast<std::size_t>(ranks_), out, size);
     if (returns_results()) {
       const auto sent =
@@ -355,16 +382,18 @@ class stream_engine : lent_state<stream_state>, public stream_exchange {
       const auto row = stream.next_row();
       const auto first = map_.block(row, owner);
       if (stream.is_packed()) {
-        if (!map_.exists(first)) throw protocol(stream.peer(), "a row past the end");
+        expect_block(first, stream.peer());
         // Null on this rank, it is so in the output since it was scanned.
         const bool is_null = packs_ && (s_->found[first / 64] >> (first % 64) & 1U) == 0;
         stream.pop(stream.unpack(call_.range(first).size, call_.null(), call_.output(first), is_null));
         ++report_.union_blocks;
         continue;
       }
-      auto n = map_.together(row, stream.run(map_.stripe()));
-      if (!map_.exists(first + n - 1)) throw protocol(stream.peer(), "a row past the end");
+      constexpr std::size_t most = 64;  // of what one owner has all of
+      auto n = map_.together(row, stream.run(map_.owners() == 1 ? most : map_.stripe()));
+      expect_block(first, stream.peer());
       n = call_.together(first, n);
+      if (n != 1) expect_block(first + n - 1, stream.peer());
       const auto bytes = call_.range(first, n).size * element_;
       copy_bytes(call_.output(first, n), stream.elements(bytes), bytes);
       report_.union_blocks += n;
@@ -372,7 +401,13 @@ class stream_engine : lent_state<stream_state>, public stream_exchange {
     }
   }
 
+  void expect_block(std::size_t block, int peer) const {
+    if (!call_.exists(block)) throw protocol(peer, "a row past the end");
+    if (call_.gathers() && replicated_ && !call_.comes_from(block, peer)) throw protocol(peer, "a block of another rank's part");
+  }
+
   const call& call_;  // of the collective, which outlives its engine
+  std::size_t self_;  // among the owners
   block_scanner scan_;
   std::size_t element_;  // bytes
   stripes map_;

@@ -12,6 +12,7 @@
 #include <type_traits>
 
 #include "../../error.hpp"
+#include "../../roles.hpp"
 #include "../../version.hpp"
 
 namespace omni::detail {
@@ -54,7 +55,8 @@ struct signature {
   std::uint64_t largest_block = 0;
   std::uint64_t packet_bytes = 0;
   std::uint32_t window = 0;
-  std::uint32_t waiting = 0;  ///< 1: the call blocks; 2: it has a deadline of its own
+  std::uint32_t kind =
+      0;  ///< 1: the call blocks; 2: it has a deadline of its own; from bit 2 on the collective, from bit 5 its root
   short_name<48> type;
   short_name<40> operation;
   std::uint64_t operation_state = 0;  ///< a hash of what the operation says of its values, and of its type where it has no name
@@ -63,6 +65,11 @@ struct signature {
   std::uint64_t options = 0;             ///< of the topology
   std::uint32_t partition = 0;           ///< a hash of the partitioner's type and cuts
   std::uint32_t version = OMNI_VERSION;  ///< of the library. Header and signature fill whole cache lines: elements start on one
+
+  /// Which collective it is, and its root; 0 where it has none.
+  void set(collective_kind c, int root) { kind |= static_cast<std::uint32_t>(c) << 2U | static_cast<std::uint32_t>(root) << 5U; }
+  [[nodiscard]] std::uint32_t collective() const { return kind >> 2U & 7U; }
+  [[nodiscard]] std::uint32_t root() const { return kind >> 5U; }
 
   friend constexpr bool operator==(const signature&, const signature&) = default;
 };
@@ -83,6 +90,17 @@ inline std::int64_t digest(const signature& s) {
   return static_cast<std::int64_t>(h >> 2U) + 1;
 }
 
+/// The name of the call that a signature is of.
+inline std::string called(const signature& s) {
+  constexpr std::array names{"allreduce", "reduce_scatter", "allgather", "reduce", "broadcast"};
+  const auto c = s.collective();
+  return std::string((s.kind & 1U) != 0 ? "" : "i") + (c < names.size() ? names[c] : "unknown collective");
+}
+inline bool has_parts(const signature& s) {
+  return s.collective() == static_cast<std::uint32_t>(collective_kind::reduce_scatter) ||
+         s.collective() == static_cast<std::uint32_t>(collective_kind::allgather);
+}
+
 /// Names the first field in which two signatures differ. Precondition: they do.
 [[gnu::cold]] inline mismatch difference(int here, const signature& a, int there, const signature& b) {
   const auto make = [&](const char* field, std::string x, std::string y) {
@@ -92,19 +110,21 @@ inline std::int64_t digest(const signature& s) {
     return make(field, std::to_string(x), std::to_string(y));
   };
   if (a.version != b.version) return number("version of omni", a.version, b.version);
+  if (a.collective() != b.collective()) return make("kind of call", called(a), called(b));
   if (a.type != b.type) return make("type", a.type.str(), b.type.str());
   if (a.element_size != b.element_size) return number("element size", a.element_size, b.element_size);
   if (a.count != b.count) return number("count", a.count, b.count);
   if (a.operation != b.operation) return make("operation", a.operation.str(), b.operation.str());
   if (a.operation_state != b.operation_state) return number("operation's values (a hash)", a.operation_state, b.operation_state);
-  const auto kind = [](const signature& s) { return (s.waiting & 1U) != 0 ? "allreduce" : "iallreduce"; };
-  if (((a.waiting ^ b.waiting) & 1U) != 0) return make("kind of call", kind(a), kind(b));
-  const auto deadline = [](const signature& s) { return (s.waiting & 2U) != 0 ? "one" : "none"; };
-  if (a.waiting != b.waiting) return make("deadline", deadline(a), deadline(b));
+  if (((a.kind ^ b.kind) & 1U) != 0) return make("kind of call", called(a), called(b));
+  const auto deadline = [](const signature& s) { return (s.kind & 2U) != 0 ? "one" : "none"; };
+  if (((a.kind ^ b.kind) & 2U) != 0) return make("deadline", deadline(a), deadline(b));
+  if (a.root() != b.root()) return number("root", a.root(), b.root());
   if (a.topology != b.topology) return make("topology", a.topology.str(), b.topology.str());
   if (a.options != b.options) return number("topology's options", a.options, b.options);
   const bool pairs = a.topology == key_value_topology;
   if (a.largest_block != b.largest_block) return number(pairs ? "width" : "block size", a.largest_block, b.largest_block);
+  if (has_parts(a) && a.partition != b.partition) return number("parts or partition (a hash)", a.partition, b.partition);
   if (a.blocks != b.blocks) return number("number of blocks", a.blocks, b.blocks);
   if (a.partition != b.partition) return number("partition (a hash)", a.partition, b.partition);
   if (a.packet_bytes != b.packet_bytes) return number("packet size", a.packet_bytes, b.packet_bytes);

@@ -1,0 +1,132 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <type_traits>
+
+#include "allreduce.hpp"
+#include "roles.hpp"
+
+// The collectives beside allreduce. They take what omni::allreduce takes, in any order, but for the topology, which is automatic
+// (the default) or colocated: an operation, a partitioner, a detector, a deadline. They report, compare the ranks' calls, keep to
+// deadlines and throw as it does. A block that is null, and in packed blocks an element, is not sent. On a cluster they run among
+// the workers. Transports that may lose packets carry none of them.
+
+namespace omni {
+namespace detail {
+
+template <class Comm>
+consteval bool loses_nothing() {
+  if constexpr (transport_type<std::remove_const_t<Comm>>) return !may_lose<std::remove_const_t<Comm>>;
+  else return true;
+}
+template <collective_kind C, class... Policies, class Comm, class Data, class... More>
+report run_collective(Comm& comm, Data& data, More&... more) {
+  static_assert(loses_nothing<Comm>(), "omni: collectives other than allreduce need a transport that loses nothing");
+  return parse<C, report, Policies...>([&](auto& call, const auto& topology) { return run_call(comm, call, topology); }, data,
+                                       more...);
+}
+template <collective_kind C, class... Policies, class Comm, class Data, class... More>
+request start_collective(Comm& comm, Data& data, More&... more) {
+  static_assert(loses_nothing<Comm>(), "omni: collectives other than allreduce need a transport that loses nothing");
+  return parse<C, request, Policies...>([&](auto& call, const auto& topology) { return start_call(comm, call, topology); }, data,
+                                        more...);
+}
+/// What is started on a transport needs it until it is done.
+template <class Comm>
+concept outlives = std::is_lvalue_reference_v<Comm> || !transport_type<std::remove_cvref_t<Comm>>;
+
+}  // namespace detail
+
+/// Reduces a tensor over all ranks; each rank gets one part of the result, the ranks' parts in order.
+///
+///     omni::reduce_scatter(comm, data, part [, omni::part_sizes{sizes}] [, operation] [, policies...]);
+///     omni::reduce_scatter(comm, data, ...);      // in place: this rank's part of data is the result, the rest stays as it is
+///
+/// @param data the whole tensor, of the same size on all ranks.
+/// @param more an output, which comes first and has the elements of this rank's part; how many each part has, else all have as many
+///   (`usage` if that does not come out even); an operation (default sum) and policies.
+///
+/// Each part is cut into blocks for itself. Rank r folds part r in rank order: the bits are the same in all runs, those of
+/// omni::allreduce by colocated.
+///
+/// Cost, N ranks, S bytes, d the share of non-null blocks here: N-1 messages for a nearly empty tensor, (N-1)/N d S bytes each way.
+///
+/// @return what was done; union_blocks are those of this rank's part.
+template <class... Policies, class Comm, class Data, class... More>
+report reduce_scatter(Comm&& comm, Data&& data, More&&... more) {
+  return detail::run_collective<detail::collective_kind::reduce_scatter, Policies...>(comm, data, more...);
+}
+template <class... Policies, class Comm, class Data, class... More>
+requires detail::outlives<Comm&&>
+[[nodiscard]] request ireduce_scatter(Comm&& comm, Data&& data, More&&... more) {
+  return detail::start_collective<detail::collective_kind::reduce_scatter, Policies...>(comm, data, more...);
+}
+
+/// Puts the ranks' parts together, in their order; every rank gets the whole.
+///
+///     omni::allgather(comm, part, all [, omni::part_sizes{sizes}] [, omni::null_value{x}] [, policies...]);
+///     omni::allgather(comm, all, ...);            // in place: this rank's part is in its place in `all`
+///
+/// @param part this rank's. @param more first the output, of the same size on all ranks; how many elements each part has, else all
+///   have as many; what is null, else an element of which all bits are zero; policies.
+///
+/// Cost: N-1 messages for nearly empty parts; of its own part's blocks that are not null a rank sends each to all N-1 others, and
+/// it gets the other ranks'. Nothing is computed: bits stay.
+template <class... Policies, class Comm, class Data, class... More>
+report allgather(Comm&& comm, Data&& part, More&&... more) {
+  return detail::run_collective<detail::collective_kind::allgather, Policies...>(comm, part, more...);
+}
+template <class... Policies, class Comm, class Data, class... More>
+requires detail::outlives<Comm&&>
+[[nodiscard]] request iallgather(Comm&& comm, Data&& part, More&&... more) {
+  return detail::start_collective<detail::collective_kind::allgather, Policies...>(comm, part, more...);
+}
+
+/// Reduces a tensor, or a group of tensors, over all ranks; the root gets the result.
+///
+///     omni::reduce(comm, data, out, omni::root{0} [, operation] [, policies...]);
+///     omni::reduce(comm, data, omni::root{0}, ...);   // in place: the root's data is the result, that of the others stays
+///
+/// @param more an output, which comes first and is written on the root only (elsewhere it may be empty); the root (default rank 0),
+///   the same on all ranks; an operation (default sum) and policies.
+///
+/// The other ranks fold in rank order and send what comes of it to the root; where that would be more, or the tensor is small or
+/// there are two ranks, the root folds. The bits are those of omni::allreduce by colocated.
+///
+/// Cost, u the share of blocks that are not null on some rank: d S bytes out of each rank and u S into the root in the first way,
+/// (N-1) d S into the root in the second; N-1 messages for a nearly empty tensor, and as many for the comparison of the calls.
+template <class... Policies, class Comm, class Data, class... More>
+requires detail::spannable<std::remove_reference_t<Data>> report reduce(Comm&& comm, Data&& data, More&&... more) {
+  return detail::run_collective<detail::collective_kind::reduce, Policies...>(comm, data, more...);
+}
+template <class... Policies, class Comm, class Data, class... More>
+requires(detail::outlives<Comm&&>&& detail::spannable<std::remove_reference_t<Data>>) [[nodiscard]] request
+    ireduce(Comm&& comm, Data&& data, More&&... more) {
+  return detail::start_collective<detail::collective_kind::reduce, Policies...>(comm, data, more...);
+}
+
+/// Gives every rank the root's tensor, or group of tensors.
+///
+///     omni::broadcast(comm, data, omni::root{0} [, omni::null_value{x}] [, policies...]);
+///
+/// @param data the root's, which is read; the others', of the same size, which is written.
+/// @param more the root (default rank 0), the same on all ranks; what is null, else an element of which all bits are zero;
+/// policies.
+///
+/// The root sends each of the other ranks a share of the blocks that are not null, and they give them to each other: u S bytes out
+/// of the root and into each other rank. Where ranks share memory, for small tensors and for two ranks it sends them to all itself.
+/// Nothing is computed: bits stay.
+///
+/// Cost: as above, and N-1 messages of each rank for the comparison of the calls.
+template <class... Policies, class Comm, class Data, class... More>
+requires detail::spannable<std::remove_reference_t<Data>> report broadcast(Comm&& comm, Data&& data, More&&... more) {
+  return detail::run_collective<detail::collective_kind::broadcast, Policies...>(comm, data, more...);
+}
+template <class... Policies, class Comm, class Data, class... More>
+requires(detail::outlives<Comm&&>&& detail::spannable<std::remove_reference_t<Data>>) [[nodiscard]] request
+    ibroadcast(Comm&& comm, Data&& data, More&&... more) {
+  return detail::start_collective<detail::collective_kind::broadcast, Policies...>(comm, data, more...);
+}
+
+}  // namespace omni

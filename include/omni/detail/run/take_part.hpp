@@ -1,0 +1,116 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <cstddef>
+#include <cstring>
+#include <numeric>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "../../error.hpp"
+#include "../call/call.hpp"
+#include "../deal/parts.hpp"
+#include "../streams/stream_options.hpp"
+#include "argument_checks.hpp"
+
+// What a rank gives and gets in a reduce_scatter, an allgather, a reduce or a broadcast.
+
+namespace omni::detail {
+
+/// The elements of all ranks' parts, of a tensor of n.
+inline std::vector<std::size_t> sizes_of_parts(const call& c, std::size_t n, int ranks) {
+  const auto count = static_cast<std::size_t>(ranks);
+  if (c.part_sizes.empty()) {
+    if (n % count != 0)
+      throw usage(text() << "omni: " << n << " elements are not " << ranks << " equal parts; give omni::part_sizes");
+    return std::vector<std::size_t>(count, n / count);
+  }
+  if (c.part_sizes.size() != count)
+    throw usage(text() << "omni: " << c.part_sizes.size() << " part sizes for " << ranks << " ranks");
+  std::size_t left = n;
+  for (const auto size : c.part_sizes) {
+    if (size > left) throw usage(text() << "omni: the parts have more elements than the tensor, which has " << n);
+    left -= size;
+  }
+  if (left != 0) throw usage(text() << "omni: the parts have " << n - left << " elements, the tensor " << n);
+  return {c.part_sizes.begin(), c.part_sizes.end()};
+}
+inline parts cut_in_parts(const call& c, const std::vector<std::size_t>& sizes) {
+  std::vector<parts::part> all;
+  std::size_t first = 0, largest = 0;
+  for (const auto n : sizes) {
+    all.push_back({first, n, c.blocks_in(n)});
+    first += n;
+    largest = std::max(largest, c.loops().largest(c.policies(), n));
+  }
+  return {std::move(all), stripe_blocks(c.element_bytes(), largest)};
+}
+
+/// What is wrong with a rank's part and the whole: the part lies in its place there, or apart from it.
+inline void expect_part(std::span<const std::byte> whole, std::span<const std::byte> part, std::size_t first, std::size_t n,
+                        std::size_t element) {
+  if (part.size() != n * element)
+    throw usage(text() << "omni: this rank's part has " << n << " elements, and the memory for it " << part.size() / element);
+  if (!whole.empty() && whole.data() == nullptr) throw usage("omni: the tensor is null, but has elements");
+  if (part.empty() || whole.empty()) return;
+  if (part.data() == nullptr) throw usage(text() << "omni: the part is null, but has " << n << " elements");
+  const auto a = address_of(part.data()), b = address_of(whole.data());
+  if (a != b + first * element && a < b + whole.size() && b < a + part.size())
+    throw usage("omni: the part and the whole tensor overlap; the part must lie in its place there, or apart from it");
+}
+
+/// Works out what this rank gives and gets. What comes of its own part of an allgather is in the output when it returns.
+inline void take_part(call& c, int rank, int ranks) {
+  const auto element = c.element_bytes();
+  const auto mine = static_cast<std::size_t>(rank);
+  expect_blocks(c);
+  switch (c.kind) {
+    case collective_kind::allreduce:
+      return;
+    case collective_kind::reduce_scatter: {
+      const auto n = c.in.size() / element;
+      const parts cut = cut_in_parts(c, sizes_of_parts(c, n, ranks));
+      const auto p = cut[mine];
+      const std::span<const std::byte> out = c.out;
+      if (out.data() == c.in.data() && out.size() == c.in.size()) c.out = c.out.subspan(p.first * element, p.size * element);
+      expect_part(c.in, c.out, p.first, p.size, element);
+      c.see_as({.cut = cut, .gotten = {p.first, p.size}, .part = mine}, n, p.first);
+      break;
+    }
+    case collective_kind::allgather: {
+      const auto n = c.out.size() / element;
+      const parts cut = cut_in_parts(c, sizes_of_parts(c, n, ranks));
+      const auto p = cut[mine];
+      const auto place = c.out.subspan(p.first * element, p.size * element);
+      if (c.in.data() != c.out.data() || c.in.size() != c.out.size()) {
+        expect_part(c.out, c.in, p.first, p.size, element);
+        if (!place.empty() && place.data() != c.in.data()) std::memcpy(place.data(), c.in.data(), place.size());
+      } else {
+        expect_part(c.out, place, p.first, p.size, element);
+      }
+      c.in = c.out;
+      c.see_as({.cut = cut, .gathers = true, .given = {p.first, p.size}, .part = mine}, n, 0);
+      break;
+    }
+    case collective_kind::reduce:
+    case collective_kind::broadcast: {
+      if (c.root < 0 || c.root >= ranks) throw usage(text() << "omni: root " << c.root << " of " << ranks << " ranks");
+      const block_range all{0, c.size()}, none{};
+      const bool is_root = rank == c.root;
+      if (c.kind == collective_kind::broadcast) {
+        if (c.group() == nullptr) expect_tensor(c.in, c.out, element);
+        c.see_as({.gathers = true, .given = is_root ? all : none});
+      } else {
+        if (is_root && c.group() == nullptr) expect_tensor(c.in, c.out, element);
+        if (!c.in.empty() && c.in.data() == nullptr) throw usage("omni: the input is null, but has elements");
+        if (!is_root) c.out = {};
+        c.see_as({.gotten = is_root ? all : none});
+      }
+      break;
+    }
+  }
+}
+
+}  // namespace omni::detail
