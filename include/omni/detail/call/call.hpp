@@ -314,6 +314,7 @@ class call {
   /// The caller's tensors may be gone.
   void let_go() {
     elsewhere_.reset();
+    view_.reset();
     in = {};
     out = {};
     size_ = blocks_ = 0;
@@ -380,7 +381,10 @@ class call {
     const auto blocks_before = [&](std::size_t element) { return element <= first ? 0 : (element - first + block - 1) / block; };
     const auto begin = blocks_before(given.first), end = std::min(blocks_before(given.first + given.size), (n + block - 1) / block);
     if (begin >= end) return 0;
-    return mark(run, n, block) & ones(end) & ~ones(begin);
+    // In a stage of two levels whoever fails here is heard of by nobody: what the caller gave has no part in it.
+    const bool is_given = kind != collective_kind::allreduce;
+    const auto marked = is_given ? mark(run, n, block) : mark_blocks(run, n * element_bytes(), block * element_bytes(), null_);
+    return marked & ones(end) & ~ones(begin);
   }
   // Tells partitioners apart: by their type, by what they say of their values, and by every cut where blocks are not equal.
   [[nodiscard]] std::uint32_t cuts() const {
