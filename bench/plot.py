@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-FileCopyrightText: 2026 The omni authors
 # SPDX-License-Identifier: BSL-1.0
-"""Speed-up over density, a line per size, a panel per number of ranks: from the JSON that omni-bench-allreduce writes."""
+"""Speed-up over density, a line per size, a panel per number of ranks: from the JSON that omni-bench-collectives writes."""
 import argparse
 import json
 

@@ -9,12 +9,12 @@ cd "$(dirname "$0")/.."
 
 usage() {
   cat <<'EOF'
-usage: bash bench/run.sh [--ranks "2 4"] [--out DIR] [options of omni-bench-allreduce]
+usage: bash bench/run.sh [--ranks "2 4"] [--out DIR] [options of omni-bench-collectives]
        bash bench/run.sh --build PROGRAM
 
   --ranks "N ..."  numbers of ranks to run on (default "2 4")
   --out DIR        where table, JSON and picture go (default build/bench)
-  --build PROGRAM  builds one of bench/'s programs (omni-bench-allreduce, omni-bench-key-value, ...), prints its path, and ends
+  --build PROGRAM  builds one of bench/'s programs (omni-bench-collectives, omni-bench-key-value, ...), prints its path, and ends
   --help           this, and once the benchmark is built its own options
 
 Everything else goes to the benchmark, for example:  bash bench/run.sh --sizes 1M,64M --densities 1,10 --repeats 15
@@ -23,7 +23,7 @@ Once it is built, --help says what each of them takes.
 EOF
 }
 
-ranks="2 4" out=build/bench help=no target=omni-bench-allreduce only_build=no
+ranks="2 4" out=build/bench help=no target=omni-bench-collectives only_build=no
 args=()
 while [ $# -gt 0 ]; do
   case "$1" in
@@ -34,7 +34,7 @@ while [ $# -gt 0 ]; do
     *) args+=("$1"); shift ;;
   esac
 done
-if [ "$help" = yes ] && [ ! -x build/bench-build/bench/omni-bench-allreduce ]; then usage; exit 0; fi
+if [ "$help" = yes ] && [ ! -x build/bench-build/bench/omni-bench-collectives ]; then usage; exit 0; fi
 
 # shellcheck source=tests/support/install.sh
 . tests/support/install.sh

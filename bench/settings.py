@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-FileCopyrightText: 2026 The omni authors
 # SPDX-License-Identifier: BSL-1.0
-"""Puts together what omni-bench-allreduce measured of one number of ranks in several settings of the process, the first one as it was
+"""Puts together what omni-bench-collectives measured of one number of ranks in several settings of the process, the first one as it was
 found: a table, and JSON of its rows with the speed-up over the best MPI of all settings.
 
 MPI's times count that were measured on cores as far apart; where there are none, because the machine has moved the ranks, all do, and

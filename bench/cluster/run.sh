@@ -8,7 +8,7 @@ cd "$(dirname "$0")/../.." || exit 1
 
 usage() {
   cat <<'EOF'
-usage: bash bench/cluster/run.sh [--hosts N] [--ranks R] [--rate RATE] [--queue SIZE] [--congestion NAME] [--must-drop] [--program WHAT] [options of omni-bench-allreduce]
+usage: bash bench/cluster/run.sh [--hosts N] [--ranks R] [--rate RATE] [--queue SIZE] [--congestion NAME] [--must-drop] [--program WHAT] [options of omni-bench-collectives]
 
   --hosts N       hosts (default 4)
   --ranks R       ranks on each, servers included (default 1)
@@ -17,7 +17,7 @@ usage: bash bench/cluster/run.sh [--hosts N] [--ranks R] [--rate RATE] [--queue 
   --congestion NAME  TCP's congestion control: cubic (default: Linux's), reno, bbr, ..., or machine: what is set here. With bbr each
                   connection all but pauses for 200 ms every 10 s, and calls wait for it
   --must-drop     the exit status is 1 if full queues dropped nothing
-  --program WHAT  to run: a file, or one of the programs of bench/ by its name, which is built then (default omni-bench-allreduce)
+  --program WHAT  to run: a file, or one of the programs of bench/ by its name, which is built then (default omni-bench-collectives)
 
 Everything else goes to the benchmark; the default is --sizes 64M --repeats 7. The benchmark calibrates the communicator first, holds the bytes that cross the interfaces
 against those that calls report, and fails if they are not the same. The namespaces are taken down at the end, after an error
@@ -25,7 +25,7 @@ as well.
 EOF
 }
 
-hosts=4 ranks=1 rate=1gbit queue=16mb congestion=default must_drop=0 program=omni-bench-allreduce
+hosts=4 ranks=1 rate=1gbit queue=16mb congestion=default must_drop=0 program=omni-bench-collectives
 args=()
 while [ $# -gt 0 ]; do
   case "$1" in
@@ -57,7 +57,7 @@ case "$program" in
   */*) [ -x "$program" ] || { echo "no program $program" >&2; exit 2; } ;;
   *) program=$(bash bench/run.sh --build "$program") || exit 1 ;;
 esac
-case "$program" in */omni-bench-allreduce) args=(--rate "$gigabits" --count-bytes --calibrate "${args[@]}") ;; esac
+case "$program" in */omni-bench-collectives) args=(--rate "$gigabits" --count-bytes --calibrate "${args[@]}") ;; esac
 program=$(readlink -f "$program")
 
 . tests/support/install.sh

@@ -7,11 +7,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <omni/omni.hpp>
+#include <span>
+#include <stdexcept>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "../support/collectives.hpp"
 #include "../support/effort.hpp"
+#include "../support/leaks.hpp"
 #include "../support/sharing.hpp"
 
 // reduce_scatter, allgather, reduce and broadcast over ranks that are threads, by messages and in shared memory.
@@ -87,4 +91,81 @@ TEST_CASE("collectives: types and operations") {
       check<bool, threads>(c, omni::lor{});
       check<double, threads>(c, omni::min{});
     }
+}
+
+namespace {
+
+// Adds, and throws on one rank when it is told to.
+struct fragile_sum {
+  inline static thread_local bool breaks = false;
+  static constexpr std::string_view name = "fragile sum";
+  static constexpr bool commutative = true;
+  static int identity() { return 0; }
+  int operator()(int a, int b) const {
+    if (breaks) throw std::runtime_error("boom");
+    return a + b;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("collectives: an operation that throws on one rank ends the call, and the ranks that need it hear of it") {
+  constexpr int ranks = 4;
+  for (const bool scatters : {true, false})
+    for (int thrower = 0; thrower < ranks; ++thrower) {
+      std::vector<std::string> heard(ranks);
+      threads::run(ranks, [&](threads& comm) {
+        const testing::leaks_are_meant meant;
+        std::vector<int> x(40000, 1);
+        fragile_sum::breaks = comm.rank() == thrower;
+        auto& mine = heard[static_cast<std::size_t>(comm.rank())];
+        try {
+          if (scatters) omni::reduce_scatter(comm, x, fragile_sum{}, omni::colocated{});
+          else omni::reduce(comm, x, omni::root{2}, fragile_sum{}, omni::colocated{});
+        } catch (const std::exception& e) {
+          mine = e.what();
+        }
+        fragile_sum::breaks = false;
+      });
+      CAPTURE(thrower);
+      CAPTURE(scatters);
+      // The root of a reduce in two hops folds nothing itself.
+      const bool folds = scatters || thrower != 2;
+      CHECK(heard[static_cast<std::size_t>(thrower)] == (folds ? "boom" : ""));
+      if (!scatters && folds) CHECK(heard[2].find("gave up") != std::string::npos);
+    }
+}
+TEST_CASE("collectives: what is sent is received, and is little more than what is not null") {
+  constexpr int ranks = 4;
+  constexpr std::size_t n = 1 << 20, part = n / ranks;
+  std::array<std::array<omni::report, 4>, ranks> all;
+  threads::run(ranks, [&](threads& comm) {
+    const auto r = static_cast<std::size_t>(comm.rank());
+    std::vector<float> x(n, 0.0F), out(part), whole(n);
+    for (std::size_t b = 0; b < n / 256; b += 20) x[b * 256] = 1;  // one block in twenty, the same on all ranks
+    all[r][0] = omni::reduce_scatter(comm, x, out, omni::colocated{});
+    all[r][1] = omni::allgather(comm, std::span(x).subspan(r * part, part), whole, omni::colocated{});
+    all[r][2] = omni::reduce(comm, x, whole, omni::root{1}, omni::colocated{});
+    all[r][3] = omni::broadcast(comm, whole, omni::root{1}, omni::colocated{});
+  });
+  constexpr double some = 4.0 * n / 20, slack = 1.15;
+  const auto sent = [&](int r, std::size_t call) { return static_cast<double>(all[static_cast<std::size_t>(r)][call].bytes_sent); };
+  for (std::size_t call = 0; call < 4; ++call) {
+    std::size_t out = 0, in = 0;
+    for (int r = 0; r < ranks; ++r) {
+      out += all[static_cast<std::size_t>(r)][call].bytes_sent;
+      in += all[static_cast<std::size_t>(r)][call].bytes_received;
+    }
+    CHECK(out == in);
+  }
+  for (int r = 0; r < ranks; ++r) {
+    CHECK(sent(r, 0) < some * 3 / 4 * slack);
+    CHECK(sent(r, 1) < some * 3 / 4 * slack);
+    CHECK(sent(r, 2) < some * slack);
+    CHECK(sent(r, 3) < some * slack);
+    CHECK(all[static_cast<std::size_t>(r)][0].dense_bytes == 4 * n * 3 / 4);
+    CHECK(all[static_cast<std::size_t>(r)][3].dense_bytes == 4 * n);
+    CHECK(all[static_cast<std::size_t>(r)][0].blocks_total == n / 256);
+  }
+  CHECK(static_cast<double>(all[1][2].bytes_received) < some * slack);
 }

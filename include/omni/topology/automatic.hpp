@@ -132,14 +132,25 @@ struct automatic {
     if (here.levels && is_worth_levels(density, here)) return algorithm::levels;
     return dense ? algorithm::ring : algorithm::streams;
   }
-  /// Of the other collectives: whether MPI's own is faster than the owner streams. In shared memory small tensors are worth no
-  /// packets.
-  [[nodiscard]] bool is_native(std::size_t bytes, double density, const detail::selection_context& here) const {
-    constexpr std::size_t shared = std::size_t{16} << 10U;
+  /// Of the other collectives: whether MPI's own is faster than the owner streams.
+  [[nodiscard]] bool is_native(detail::collective_kind kind, std::size_t bytes, double density,
+                               const detail::selection_context& here) const {
+    constexpr std::size_t shared = std::size_t{16} << 10U;  // in shared memory less is worth no packets
     if (!here.native || bytes > one_message) return false;
     if (here.forced != detail::preset::automatic) return here.forced == detail::preset::mpi;
-    return (here.shares && small_bytes == 0 ? bytes <= shared : is_small(bytes, here)) || density > 0.9;
+    // Two ranks that exchange dense parts copy them no more often by MPI.
+    const bool exchanges = kind == detail::collective_kind::allgather && here.ranks == 2;
+    if (here.shares && small_bytes == 0) return bytes <= shared || (exchanges && density > 0.9);
+    if (is_small(bytes, here)) return true;
+    if (density <= 0.9) return false;
+    if (here.one_host) return true;
+    // Between hosts the streams carry no more than the best dense algorithm; on a fast link packing costs more than that saves.
+    constexpr std::size_t fast = std::size_t{16} << 20U, unknown = std::size_t{1} << 20U;
+    if (!here.measured.known()) return bytes <= unknown;
+    return !detail::cost_model(here.measured, here.ranks).is_slow() && bytes < fast;
   }
+  /// Up to which size they go to MPI without a word to the other ranks where those share memory: asking takes longer.
+  static constexpr std::size_t tiny_bytes = std::size_t{4} << 10U;
   /// Of the owner streams: whether everybody folds everything.
   [[nodiscard]] static bool is_replicated(const detail::selection_context& here) {
     if (here.forced == detail::preset::colocated) return false;

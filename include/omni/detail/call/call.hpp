@@ -255,6 +255,15 @@ class call {
   }
   /// Who owns which block, if they are shared out by parts.
   [[nodiscard]] const stripes* map() const { return view_ && view_->cut && !gathers() ? &view_->cut->map() : nullptr; }
+  /// Likewise: the elements that come from that rank.
+  [[nodiscard]] block_range given_by(int rank) const {
+    const auto r = static_cast<std::size_t>(rank);
+    if (!view_->cut) return {0, rank == root ? size_ : 0};
+    return r < view_->cut->count() ? block_range{(*view_->cut)[r].first, (*view_->cut)[r].size} : block_range{};
+  }
+  /// Whether what nobody sends has to be made null where the ranks' parts come together: what comes from others is not null yet,
+  /// and lies in one piece.
+  [[nodiscard]] bool has_gaps() const { return gathers() && !view_->cleared && !group_; }
   [[nodiscard]] const parts* cut() const { return view_ && view_->cut ? &*view_->cut : nullptr; }
   /// Before the first block is looked at.
   void prepare() const {

@@ -33,7 +33,7 @@ inline selection_context context_of(const call& c, const any_transport& transpor
 inline algorithm choose_for(const automatic& t, const call& c, const selection_context& here) {
   if (c.group() != nullptr) return algorithm::streams;  // nothing else knows of several tensors
   if (c.kind == collective_kind::allreduce) return t.choose(c.bytes(), c.traffic(), here);
-  return t.is_native(c.bytes(), c.traffic(), here) ? algorithm::native : algorithm::streams;
+  return t.is_native(c.kind, c.bytes(), c.traffic(), here) ? algorithm::native : algorithm::streams;
 }
 
 /// A call as the transport's own collectives have it.

@@ -50,7 +50,8 @@ class shared_agreement {
       timed(c, r.detect_seconds,
             [&] { room = room_.first(contribution::write(c, mine, parts, room_, window_->how_to_store(), r)); });
       if (!by_all_) room_ = contribution::room_of_part(c, mine, parts, room.size(), room_);
-    } else if ((samples && bytes_ == 0 && window_->distance().is_slow()) || (!has_room && (samples || c.asks_to_pack()))) {
+    } else if ((samples && bytes_ == 0 && (c.kind != collective_kind::allreduce || window_->distance().is_slow())) ||
+               (!has_room && (samples || c.asks_to_pack()))) {
       const auto s = try_sample(c);
       c.density = s.density;
       elements = s.elements;

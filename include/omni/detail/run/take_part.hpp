@@ -45,7 +45,7 @@ inline parts cut_in_parts(const call& c, const std::vector<std::size_t>& sizes) 
     first += n;
     largest = std::max(largest, c.loops().largest(c.policies(), n));
   }
-  return {std::move(all), stripe_blocks(c.element_bytes(), largest)};
+  return {std::move(all), 4 * stripe_blocks(c.element_bytes(), largest)};
 }
 
 /// What is wrong with a rank's part and the whole: the part lies in its place there, or apart from it.

@@ -22,7 +22,8 @@ struct stream_state : stream_set {
   std::vector<std::uint64_t> found;  // bit per block of this rank that is not null, where blocks are packed
   block_packer packer, result_packer;
   unpacked_row unpacked;
-  aligned_bytes folded;  // what goes to others only
+  aligned_bytes folded;             // what goes to others only
+  std::vector<std::size_t> filled;  // by peer: the end of what is in the output of its elements
 
   [[nodiscard]] std::size_t bytes() const {
     return buffers.bytes() + own.bytes() + ahead.capacity() * sizeof(std::uint64_t) + unpacked.bytes() + folded.size() +

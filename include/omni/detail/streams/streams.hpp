@@ -148,8 +148,12 @@ class stream_engine : lent_state<stream_state>, public stream_exchange {
     return {call.blocks(), owners, stripe_blocks(call.element_bytes(), call.largest_block())};
   }
   void open() {
-    call_.prepare();
+    fills_ = replicated_ && call_.has_gaps();
+    if (!fills_) call_.prepare();
     open_streams(rows_, rows_);
+    s_->filled.clear();
+    for (const int peer : s_->peers)
+      if (fills_) s_->filled.push_back(call_.given_by(peer).first);
     s_->own.open(rows_);
     s_->sources.clear();
     if (packs_) s_->found.assign(words_of(scan_.blocks()), 0);
@@ -247,16 +251,23 @@ class stream_engine : lent_state<stream_state>, public stream_exchange {
     auto& s = *s_;
     auto end = scanned_rows(self_);
     bool moved = false;
-    for (auto& i : s.arriving) {
+    for (std::size_t k = 0; k < s.arriving.size(); ++k) {
+      auto& i = s.arriving[k];
       end = std::min(end, i.covers());
       if (i.next_row() == in_stream::no_row) continue;
-      deliver(i, 0);
+      deliver(i, 0, fills_ ? &s.filled[k] : nullptr);
       i.post(messages_);
       moved = true;
     }
     if (folded_ == end) return moved;
     folded_ = end;
-    if (folded_ == rows_) report_.union_blocks += report_.blocks_sent;
+    if (folded_ == rows_) {
+      report_.union_blocks += report_.blocks_sent;
+      for (std::size_t k = 0; k < s.filled.size(); ++k) {
+        const auto given = call_.given_by(s.peers[k]);
+        fill_gap(s.filled[k], {given.first + given.size, 0});
+      }
+    }
     for (auto& i : s.arriving) i.post(messages_);
     return true;
   }
@@ -377,14 +388,22 @@ class stream_engine : lent_state<stream_state>, public stream_exchange {
     auto& stream = s_->returning[index];
     deliver(stream, owner_of(stream.peer()));
   }
-  void deliver(in_stream& stream, std::size_t owner) {
+  // What lies between the elements that came last from a rank and those that come now is null.
+  void fill_gap(std::size_t& filled, block_range now) {
+    if (now.first > filled) call_.clear_elements(call_.out.data() + filled * element_, now.first - filled);
+    filled = now.first + now.size;
+  }
+  // `filled`: the end of the elements that have come from the rank and are in the output; null, where what does not come is null
+  // there already.
+  void deliver(in_stream& stream, std::size_t owner, std::size_t* filled = nullptr) {
     while (stream.next_row() != in_stream::no_row) {
       const auto row = stream.next_row();
       const auto first = map_.block(row, owner);
       if (stream.is_packed()) {
         expect_block(first, stream.peer());
         // Null on this rank, it is so in the output since it was scanned.
-        const bool is_null = packs_ && (s_->found[first / 64] >> (first % 64) & 1U) == 0;
+        if (filled != nullptr) fill_gap(*filled, call_.range(first));
+        const bool is_null = filled == nullptr && packs_ && (s_->found[first / 64] >> (first % 64) & 1U) == 0;
         stream.pop(stream.unpack(call_.range(first).size, call_.null(), call_.output(first), is_null));
         ++report_.union_blocks;
         continue;
@@ -394,7 +413,9 @@ class stream_engine : lent_state<stream_state>, public stream_exchange {
       expect_block(first, stream.peer());
       n = call_.together(first, n);
       if (n != 1) expect_block(first + n - 1, stream.peer());
-      const auto bytes = call_.range(first, n).size * element_;
+      const auto elements = call_.range(first, n);
+      const auto bytes = elements.size * element_;
+      if (filled != nullptr) fill_gap(*filled, elements);
       copy_bytes(call_.output(first, n), stream.elements(bytes), bytes);
       report_.union_blocks += n;
       stream.pop(bytes, n);
@@ -414,6 +435,7 @@ class stream_engine : lent_state<stream_state>, public stream_exchange {
   stripe_cursor scanned_;
   std::uint64_t rows_;
 
+  bool fills_ = false;        // writes what is null where parts come together
   bool stalled_ = false;      // there is something to pack, and no packet to put it in
   std::uint64_t folded_ = 0;  // rows below have been folded
   std::size_t measured_ = 0;  // above the block that the packer has looked at

@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The omni authors
 // SPDX-License-Identifier: BSL-1.0
 //
-// omni::allreduce against MPI_Allreduce: the default algorithm and the best of those that Open MPI can be told to use, interleaved
-// with omni in one run. Run it with bench/run.sh, or `mpirun -np 4 omni-bench-allreduce --help`.
+// omni::allreduce against MPI_Allreduce, or another collective against MPI's: the default algorithm and the best of those that Open
+// MPI can be told to use, interleaved with omni in one run. Run it with bench/run.sh, or `mpirun -np 4 omni-bench-collectives
+// --help`.
 
 #include <mpi.h>
 
@@ -18,6 +19,7 @@
 #include <optional>
 #include <random>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "cores.hpp"
@@ -27,12 +29,14 @@
 #include "mpi_algorithms.hpp"
 #include "omni/calibrate.hpp"
 #include "omni/cluster.hpp"
+#include "omni/collectives.hpp"
 
 namespace {
 
 struct options {
   std::vector<std::string> sizes{"4", "64", "1K", "4K", "16K", "64K", "256K", "1M", "4M", "16M", "64M"};
   std::vector<double> densities{0.1, 1, 10, 50, 100};
+  std::string collective = "allreduce";
   std::string type = "float";
   std::string topology = "automatic";
   std::string pattern = "independent";
@@ -137,22 +141,36 @@ limits measure_limits(const world& w, const options& o) {
 template <class T>
 nlohmann::json measure(const world& w, const options& o, const std::vector<MPI_Comm>& comms, const limits& limit,
                        const cores& places, std::size_t bytes, const std::string& type, MPI_Datatype datatype) {
-  const auto n = std::max<std::size_t>(bytes / sizeof(T), 1);
-  const auto count = static_cast<int>(n);
+  const auto ranks = static_cast<std::size_t>(w.size), me = static_cast<std::size_t>(w.rank);
+  const bool allreduces = o.collective == "allreduce", gathers = o.collective == "allgather";
+  const bool in_parts = gathers || o.collective == "reduce_scatter", reduces = o.collective == "reduce";
+  const auto wanted = std::max<std::size_t>(bytes / sizeof(T), 1);
+  const auto part = in_parts ? (wanted + ranks - 1) / ranks : 0;  // of a rank
+  const auto n = in_parts ? part * ranks : wanted;
+  const auto count = static_cast<int>(n), part_count = static_cast<int>(part);
+  const std::vector<int> counts(ranks, part_count);
   std::vector<T> input(n);
   // Short calls are timed several at once, each on data of its own: a reduced tensor has the density of the union.
   const int calls = bytes <= 4096 ? 128 : bytes <= (64U << 10U) ? 16 : 1;
   const int repeats = bytes <= (1U << 20U) ? std::max(o.repeats, 31) : o.repeats;
   // All sides work on the same memory, or the one that comes up more often would find its own in cache.
   std::vector<std::vector<T>> x(static_cast<std::size_t>(calls), std::vector<T>(n));
+  // Beside it a rank's part, or what the root gets.
+  std::vector<std::vector<T>> y(static_cast<std::size_t>(calls), std::vector<T>(reduces ? n : part));
   const auto dense = [&](MPI_Comm c, std::size_t i) {
-    if (o.out_of_place) MPI_Allreduce(input.data(), x[i].data(), count, datatype, MPI_SUM, c);
+    if (o.collective == "reduce_scatter") MPI_Reduce_scatter(x[i].data(), y[i].data(), counts.data(), datatype, MPI_SUM, c);
+    else if (gathers) MPI_Allgather(y[i].data(), part_count, datatype, x[i].data(), part_count, datatype, c);
+    else if (reduces) MPI_Reduce(x[i].data(), y[i].data(), count, datatype, MPI_SUM, 0, c);
+    else if (!allreduces) MPI_Bcast(x[i].data(), count, datatype, 0, c);
+    else if (o.out_of_place) MPI_Allreduce(input.data(), x[i].data(), count, datatype, MPI_SUM, c);
     else MPI_Allreduce(MPI_IN_PLACE, x[i].data(), count, datatype, MPI_SUM, c);
   };
   const auto reset = [&] {
     if (o.out_of_place) return;
     for (auto& v : x) std::copy(input.begin(), input.end(), v.begin());
+    for (std::size_t k = 0; k < y.size() && gathers; ++k) std::copy_n(&input[me * part], part, y[k].begin());
   };
+  const auto& result = in_parts && !gathers ? y[0] : reduces ? y[0] : x[0];
 
   // The two best of MPI's algorithms at this size go into every row, beside its own choice.
   fill(input, o, 1, w.rank, w.size);
@@ -184,6 +202,15 @@ nlohmann::json measure(const world& w, const options& o, const std::vector<MPI_C
                                           : omni::packing::automatic;
     const auto call_on = [&](auto& comm, std::size_t k, const auto&... policies) {
       const omni::fixed_blocks blocks{.elements = o.block, .pack = pack};
+      if constexpr ((!std::is_same_v<std::remove_cvref_t<decltype(policies)>, omni::colocated> || ...)) {
+        static_cast<void>(blocks);
+      } else if (!allreduces) {
+        if (o.collective == "reduce_scatter") report = omni::reduce_scatter(comm, x[k], y[k], blocks, policies...);
+        else if (gathers) report = omni::allgather(comm, y[k], x[k], blocks, policies...);
+        else if (reduces) report = omni::reduce(comm, x[k], y[k], blocks, policies...);
+        else report = omni::broadcast(comm, x[k], blocks, policies...);
+        return;
+      }
       report = o.out_of_place ? omni::allreduce(comm, std::as_const(input), x[k], blocks, policies...)
                               : omni::allreduce(comm, x[k], blocks, policies...);
     };
@@ -220,13 +247,13 @@ nlohmann::json measure(const world& w, const options& o, const std::vector<MPI_C
     }
     reset();
     dense(comms[0], 0);
-    const auto expected = x[0];
+    const auto expected = result;
     reset();
     const interfaces wire(w.comm);
     const double before = o.count_bytes ? wire.sent() : 0;
     once(0);
     const double crossed = o.count_bytes ? wire.sent() - before : 0;
-    for (std::size_t i = 0; i < n; ++i) wrong += x[0][i] == expected[i] ? 0 : 1;
+    for (std::size_t i = 0; i < result.size() && (!reduces || w.rank == 0); ++i) wrong += result[i] == expected[i] ? 0 : 1;
     const std::vector<double> local{report.density,
                                     report.union_density,
                                     static_cast<double>(report.bytes_sent),
@@ -271,11 +298,16 @@ nlohmann::json measure(const world& w, const options& o, const std::vector<MPI_C
       }
     // A worker sends d S and receives u S; each of K servers the N-th of that from and to every worker.
     const double through_servers = std::max(d, u) * std::max(1.0, N / std::max(o.servers, 1));
+    // Of the tensor, over the link that carries most.
+    // A rank's blocks of an allgather are those of its part.
+    const double carried = allreduces ? (N - 1) / N * (d + u) : gathers ? (N - 1) * d : in_parts ? (N - 1) / N * d : std::max(d, u);
     const double floor = w.cluster != nullptr ? through_servers * S / limit.link + S / limit.scan
-                                              : std::max((N - 1) / N * (d + u) * S / limit.link, S / limit.scan);
+                                              : std::max(carried * S / limit.link, S / limit.scan);
+    const double dense_bytes = allreduces ? 2 * (N - 1) / N * S : in_parts ? (N - 1) / N * S : S;
     nlohmann::json row{{"ranks", w.size},
                        {"bytes", n * sizeof(T)},
                        {"count", n},
+                       {"collective", o.collective},
                        {"type", type},
                        {"density", density},
                        {"union_density", u},
@@ -290,7 +322,7 @@ nlohmann::json measure(const world& w, const options& o, const std::vector<MPI_C
                        {"other_choice", others.empty() ? "" : better_choice},
                        {"other_choice_us", others.empty() ? 0 : better * 1e6},
                        {"algbw_GBps", S / time / 1e9},
-                       {"busbw_GBps", 2 * (N - 1) / N * S / time / 1e9},
+                       {"busbw_GBps", dense_bytes / time / 1e9},
                        {"bytes_sent", sent},
                        {"bytes_reported", reported},
                        {"bytes_crossed", crossed},
@@ -306,8 +338,8 @@ nlohmann::json measure(const world& w, const options& o, const std::vector<MPI_C
                        {"time_over_limit", time / floor}};
     std::printf("%9s %9zu %7s %6.1f%% %-10s %11.1f %11.1f %11.1f/%zu %7.2f %7.2f %10.0f %6.0f %8.2f %7.2f\n",
                 print_size(n * sizeof(T)).c_str(), n, type.c_str(), percent, std::string(report.topology).c_str(), time * 1e6,
-                mpi_default * 1e6, mpi_best * 1e6, best, S / time / 1e9, 2 * (N - 1) / N * S / time / 1e9, sent, bad,
-                mpi_best / time, time / floor);
+                mpi_default * 1e6, mpi_best * 1e6, best, S / time / 1e9, dense_bytes / time / 1e9, sent, bad, mpi_best / time,
+                time / floor);
     if (!others.empty() && better < 0.95 * time)
       std::printf("# another choice would have been faster: %s, %.1f us\n", better_choice.c_str(), better * 1e6);
     if (o.phases)
@@ -339,10 +371,13 @@ nlohmann::json measure(const world& w, const options& o, const std::vector<MPI_C
 int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   options o;
-  CLI::App app("omni::allreduce against MPI_Allreduce");
+  CLI::App app("omni's collectives against MPI's");
   app.add_option("--sizes", o.sizes, "bytes of the tensor: numbers, with K, M or G")->delimiter(',')->capture_default_str();
   app.add_option("--densities", o.densities, "percent of blocks that are not null on a rank")
       ->delimiter(',')
+      ->capture_default_str();
+  app.add_option("--collective", o.collective, "with one root, rank 0, or equal parts; by automatic or colocated")
+      ->check(CLI::IsMember({"allreduce", "reduce_scatter", "allgather", "reduce", "broadcast"}))
       ->capture_default_str();
   app.add_option("--type", o.type)->check(CLI::IsMember({"float", "double", "int32", "int64"}))->capture_default_str();
   app.add_option("--topology", o.topology)
@@ -390,6 +425,8 @@ int main(int argc, char** argv) {
     for (const auto& s : o.sizes) sizes.push_back(parse_size(s));
     if ((o.topology == "dedicated") != (o.servers != 0))
       throw CLI::ValidationError("--servers", "dedicated wants servers, and nothing else does");
+    if (o.collective != "allreduce" && ((o.topology != "automatic" && o.topology != "colocated") || o.choices || o.out_of_place))
+      throw CLI::ValidationError("--collective", o.collective + " runs by automatic and colocated, and has one form here");
     if (o.servers != 0) cluster.emplace(MPI_COMM_WORLD, omni::dedicated{.servers = o.servers});
   } catch (const CLI::ParseError& e) {
     code = world(MPI_COMM_WORLD, nullptr).rank == 0 ? app.exit(e) : e.get_exit_code();
@@ -404,7 +441,7 @@ int main(int argc, char** argv) {
   }
   const world w(cluster ? cluster->workers() : MPI_COMM_WORLD, cluster ? &*cluster : nullptr);
 
-  const auto comms = communicators(w.comm);
+  const auto comms = communicators(w.comm, o.collective);
   std::vector<float> some(1000, 1.0F);
   warm_up(w.comm, 0.5, [&](std::size_t) { MPI_Allreduce(MPI_IN_PLACE, some.data(), 1000, MPI_FLOAT, MPI_MAX, w.comm); });
   if (o.calibrate) {
@@ -415,9 +452,9 @@ int main(int argc, char** argv) {
   std::optional<cores> places(w.comm);
   const auto distance = places->measure();
   if (w.rank == 0) {
-    std::printf("# omni %d.%d.%d, %d ranks, %s, median of at least %d, slowest rank; scan %.1f GB/s, link %.2f GB/s a rank\n",
-                OMNI_VERSION_MAJOR, OMNI_VERSION_MINOR, OMNI_VERSION_PATCH, w.size, o.out_of_place ? "out of place" : "in place",
-                o.repeats, limit.scan / 1e9, limit.link / 1e9);
+    std::printf("# omni %d.%d.%d, %d ranks, %s %s, median of at least %d, slowest rank; scan %.1f GB/s, link %.2f GB/s a rank\n",
+                OMNI_VERSION_MAJOR, OMNI_VERSION_MINOR, OMNI_VERSION_PATCH, w.size, o.collective.c_str(),
+                o.out_of_place ? "out of place" : "in place", o.repeats, limit.scan / 1e9, limit.link / 1e9);
     if (distance.known())
       std::printf("# cores of the ranks: a line goes there and back in %.0f ns, dirty lines are read at %.1f GB/s: %s\n",
                   distance.round_trip * 1e9, distance.dirty_read / 1e9, distance.is_far() ? "far" : "near");
