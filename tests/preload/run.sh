@@ -50,7 +50,8 @@ fi
 lines=$(grep -cE '^omni preload: calls=[0-9]+ handled=[0-9]+ bytes_saved=-?[0-9]+$' "$said")
 # Of calls that wait, and of those that do not, where there are any.
 most_were_handled() {
-  awk '$1 == "calls" { calls = $2; started = $3 } $1 == "handled" { handled = $2; finished = $3 }
+  awk '$1 == "calls" { calls += $2; started += $3 } $1 == "handled" { handled += $2; finished += $3 }
+       $1 ~ /^MPI_/ && $3 == "calls," { calls += $2; handled += $4; started += $8; finished += $9 }
        END { exit !(handled + finished > 0 && 5 * handled >= 4 * calls && 5 * finished >= 4 * started) }' "$said"
 }
 case "$what" in

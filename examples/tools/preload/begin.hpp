@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <omni/allreduce.hpp>
+#include <omni/collectives.hpp>
 #include <span>
 #include <type_traits>
 
@@ -13,14 +13,18 @@
 
 namespace preload {
 
-/// Begins what omni::allreduce(comm, in, out, op, more...) would run, without driving it.
-template <class T, class... Arguments>
-begun begin_call(const omni::transport::mpi& transport, const void* in, void* out, std::size_t n, const omni::automatic& topology,
+/// Begins what omni::allreduce(comm, in, out, op, more...) would run, or another collective, without driving it.
+template <class T, omni::detail::collective_kind C = omni::detail::collective_kind::allreduce, class... Arguments>
+begun begin_call(const omni::transport::mpi& transport, const memory& m, const roles& what, const omni::automatic& topology,
                  bool blocking, const Arguments&... arguments) {
-  return omni::detail::with_call<T>(
-      std::span(static_cast<const T*>(in), n), std::span(static_cast<T*>(out), n),
+  return omni::detail::with_call<C, T>(
+      std::span(static_cast<const T*>(m.in), m.in_count), std::span(static_cast<T*>(m.out), m.out_count),
       [&](auto& call, const omni::automatic& t) {
         call.blocking = blocking;
+        call.kind = what.kind;
+        call.root = what.root;
+        call.part_sizes = what.sizes;
+        omni::detail::take_part(call, transport.rank(), transport.size());
         call.outlive();
         omni::detail::note_native_over<omni::transport::mpi>(call);
         auto there = std::make_shared<omni::detail::adapted<omni::transport::mpi>>(transport);
@@ -32,8 +36,8 @@ begun begin_call(const omni::transport::mpi& transport, const void* in, void* ou
 /// A reduction with code of its own, as fast as omni is.
 template <class T, class Op>
 constexpr reduction direct() {
-  return {[](const omni::transport::mpi& transport, const void* in, void* out, std::size_t n, const omni::automatic& topology,
-             bool blocking) { return begin_call<T>(transport, in, out, n, topology, blocking, Op{}); },
+  return {[](const omni::transport::mpi& transport, const memory& m, const roles& what, const omni::automatic& topology,
+             bool blocking) { return begin_call<T>(transport, m, what, topology, blocking, Op{}); },
           sizeof(T), alignof(T)};
 }
 

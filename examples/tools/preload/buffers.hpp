@@ -10,6 +10,8 @@
 #include <functional>
 #include <memory>
 
+#include "reductions.hpp"
+
 namespace preload {
 
 /// Whether omni takes them: MPI has its own words for buffers that are null, special, or overlap. `in` and `out` are the same where
@@ -22,27 +24,45 @@ inline bool are_usable(const void* in, const void* out, std::size_t bytes) {
   return i == o || !before(o, i + bytes) || !before(i, o + bytes);
 }
 
-/// The program's buffers, or copies of them: MPI takes an array of doubles at any address, omni's loops do not.
+/// Whether two pieces of memory have nothing in common.
+inline bool before_or_behind(const void* a, std::size_t bytes_of_a, const void* b, std::size_t bytes_of_b) {
+  const auto* const x = static_cast<const char*>(a);
+  const auto* const y = static_cast<const char*>(b);
+  const std::less<const char*> before;
+  return !before(y, x + bytes_of_a) || !before(x, y + bytes_of_b);
+}
+
+/// The memory of a call, or copies of it: MPI takes an array of doubles at any address, omni's loops do not.
 class aligned_buffers {
  public:
-  aligned_buffers(const void* in, void* out, std::size_t bytes, std::size_t alignment) : in_(in), out_(out), bytes_(bytes) {
+  /// Of elements of so many bytes.
+  aligned_buffers(const memory& m, std::size_t element, std::size_t alignment) : given_(m), bytes_(m.out_count * element) {
+    used_ = m;
     const auto misaligned = [&](const void* p) { return reinterpret_cast<std::uintptr_t>(p) % alignment != 0; };
-    if (!misaligned(in) && !misaligned(out)) return;
-    copy_ = std::make_unique_for_overwrite<std::max_align_t[]>(bytes / sizeof(std::max_align_t) + 1);
-    std::memcpy(copy_.get(), in, bytes);
+    if (!misaligned(m.in) && !misaligned(m.out)) return;
+    copied_ = true;
+    const auto copy = [](std::size_t bytes) {
+      return std::make_unique_for_overwrite<std::max_align_t[]>(bytes / sizeof(std::max_align_t) + 1);
+    };
+    in_ = copy(m.in_count * element);
+    std::memcpy(in_.get(), m.in, m.in_count * element);
+    used_.in = in_.get();
+    used_.out = in_.get();
+    if (m.in == m.out) return;
+    out_ = copy(bytes_);
+    used_.out = out_.get();
   }
-  [[nodiscard]] const void* in() const { return copy_ ? copy_.get() : in_; }
-  [[nodiscard]] void* out() const { return copy_ ? copy_.get() : out_; }
+  [[nodiscard]] const memory& used() const { return used_; }
   /// The result is there.
   void deliver() const {
-    if (copy_) std::memcpy(out_, copy_.get(), bytes_);
+    if (copied_ && bytes_ != 0) std::memcpy(given_.out, used_.out, bytes_);
   }
 
  private:
-  const void* in_;
-  void* out_;
+  memory given_, used_{};
   std::size_t bytes_;
-  std::unique_ptr<std::max_align_t[]> copy_;
+  bool copied_ = false;
+  std::unique_ptr<std::max_align_t[]> in_, out_;
 };
 
 }  // namespace preload

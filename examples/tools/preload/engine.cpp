@@ -51,9 +51,8 @@ struct engine::request {
   std::shared_ptr<communicator> on;
   omni::transport::mpi transport;
   std::shared_ptr<const void> context;  // the program may free the communicator
-  const reduction* how;
+  work what;
   aligned_buffers buffers;
-  std::size_t count;
   begun running{};
   MPI_Request handle = MPI_REQUEST_NULL;
   held_outcome result = std::make_shared<outcome>();
@@ -168,7 +167,8 @@ bool engine::allreduce(const arguments& a, int& result) {
     }
     auto* const on = place(a, true);
     if (on == nullptr) return false;
-    const bool handled = reduce(*on, *how, a, result);
+    const auto n = static_cast<std::size_t>(a.count);
+    const bool handled = reduce(*on, {how, {}, {a.in, n, a.out, n}}, a, result);
     statistics_.count(handled ? fate::handled : fate::choice, true);
     return handled;
   } catch (const std::exception& e) {
@@ -177,25 +177,33 @@ bool engine::allreduce(const arguments& a, int& result) {
   }
 }
 
-bool engine::reduce(communicator& on, const reduction& how, const arguments& a, int& result) {
-  const auto n = static_cast<std::size_t>(a.count);
-  const bool sampled = is_sampled(on, n * how.bytes);
-  double dense_seconds = 0;
+bool engine::reduce(communicator& on, const work& w, const arguments& a, int& result) {
+  const auto bytes = w.where.in_count * w.how->bytes;
+  const bool sampled = is_sampled(on, bytes);
+  double dense_seconds = 0, seconds = 0;
   if (sampled) {
     static auto* const dense = next("MPI_Allreduce", &PMPI_Allreduce);
-    const auto scratch = std::make_unique_for_overwrite<std::byte[]>(n * how.bytes);
+    const auto scratch = std::make_unique_for_overwrite<std::byte[]>(bytes);
     PMPI_Barrier(a.comm);
     const auto start = clock::now();
     dense(a.in, scratch.get(), a.count, a.type, a.op, a.comm);
     dense_seconds = since(start);
     PMPI_Barrier(a.comm);
   }
+  if (!finish(on, w, &seconds)) return false;
+  if (sampled) statistics_.add_sample(seconds, dense_seconds);
+  result = MPI_SUCCESS;
+  return true;
+}
+
+// False: it is MPI's.
+bool engine::finish(communicator& on, const work& w, double* seconds) {
   const within omni;
   std::unique_lock lock(mutex_);
   drive_until(lock, [&] { return on.queued == 0; });
   const auto start = clock::now();
-  aligned_buffers buffers(a.in, a.out, n * how.bytes, how.alignment);
-  auto running = how.begin(*on.transport, buffers.in(), buffers.out(), n, topology_, true);
+  const aligned_buffers buffers(w.where, w.how->bytes, w.how->alignment);
+  auto running = w.how->begin(*on.transport, buffers.used(), w.what, topology_, true);
   running->detach();
   while (!running->done()) {
     const bool moved = running->progress();
@@ -211,9 +219,9 @@ bool engine::reduce(communicator& on, const reduction& how, const arguments& a, 
   const auto& report = running->result();  // or throws
   if (running->handed_over()) return false;
   buffers.deliver();
-  statistics_.add(report, true);
-  if (sampled) statistics_.add_sample(since(start), dense_seconds);
-  result = MPI_SUCCESS;
+  w.after();
+  statistics_.add(report, w.what.kind == omni::detail::collective_kind::allreduce);  // of which the time is told
+  *seconds = since(start);
   return true;
 }
 
@@ -242,36 +250,72 @@ bool engine::iallreduce(const arguments& a, MPI_Request* handle, int& result) {
   try {
     auto* const on = place(a, false);
     if (on == nullptr) return false;
-    const within omni;
     const auto n = static_cast<std::size_t>(a.count);
-    auto made = std::make_unique<request>(request{on->shared_from_this(), *on->transport, on->transport->keep_alive(), how,
-                                                  aligned_buffers(a.in, a.out, n * how->bytes, how->alignment), n});
-    auto shared = std::make_unique<held_outcome>(made->result);
-    const std::lock_guard lock(mutex_);
-    progress::wake();  // what may fail comes before the request
-    under_way_.push_back(std::move(made));
-    result = PMPI_Grequest_start(query, let_go, cancel, shared.get(), handle);
-    if (result != MPI_SUCCESS) {
-      under_way_.pop_back();
-      return true;
-    }
-    static_cast<void>(shared.release());  // NOLINT(bugprone-unused-return-value): let_go deletes it
-    under_way_.back()->handle = *handle;
-    statistics_.count(fate::handled, false);
-    ++on->queued;
-    ++requests_;
-    drive();
+    result = start(*on, {how, {}, {a.in, n, a.out, n}}, handle);
+    if (result == MPI_SUCCESS) statistics_.count(fate::handled, false);
   } catch (const std::exception& e) {
     result = refuse(a.comm, e);
   }
   return true;
 }
 
+int engine::start(communicator& on, work w, MPI_Request* handle) {
+  const within omni;
+  const auto* const how = w.how;
+  const auto where = w.where;
+  auto made = std::make_unique<request>(request{on.shared_from_this(), *on.transport, on.transport->keep_alive(), std::move(w),
+                                                aligned_buffers(where, how->bytes, how->alignment)});
+  auto shared = std::make_unique<held_outcome>(made->result);
+  const std::lock_guard lock(mutex_);
+  progress::wake();  // what may fail comes before the request
+  under_way_.push_back(std::move(made));
+  const int result = PMPI_Grequest_start(query, let_go, cancel, shared.get(), handle);
+  if (result != MPI_SUCCESS) {
+    under_way_.pop_back();
+    return result;
+  }
+  static_cast<void>(shared.release());  // NOLINT(bugprone-unused-return-value): let_go deletes it
+  under_way_.back()->handle = *handle;
+  ++on.queued;
+  ++requests_;
+  drive();
+  return result;
+}
+
+// ---- the other collectives
+
+bool engine::run(omni::detail::collective_kind kind, MPI_Comm comm, std::size_t bytes, const std::function<bool(work&)>& make,
+                 MPI_Request* handle, int& result) {
+  if (!active_.load(std::memory_order_relaxed)) return false;
+  const bool blocking = handle == nullptr;
+  bool handled = false;
+  try {
+    const bool wanted = bytes != 0 && (config_.forced || static_cast<std::int64_t>(bytes) >= config_.least_bytes) &&
+                        (blocking || config_.can_progress);
+    communicator* on = nullptr;
+    if (wanted && comm != MPI_COMM_NULL && comm != MPI_Comm{}) on = communicator::of(comm, blocking, config_.forced);
+    work w;
+    if (on != nullptr && on->takes && make(w)) {
+      handled = true;
+      w.what.kind = kind;
+      double seconds = 0;
+      result = MPI_SUCCESS;
+      if (!blocking) result = start(*on, std::move(w), handle);
+      else handled = finish(*on, w, &seconds);
+    }
+  } catch (const std::exception& e) {
+    handled = true;
+    result = refuse(comm, e);
+  }
+  if (bytes != 0) statistics_.count(kind, blocking, handled);
+  return handled;
+}
+
 void engine::begin(request& r) {
   --r.on->queued;
   ++r.on->running;
   try {
-    r.running = r.how->begin(r.transport, r.buffers.in(), r.buffers.out(), r.count, topology_, false);
+    r.running = r.what.how->begin(r.transport, r.buffers.used(), r.what.what, topology_, false);
     r.running->detach();
   } catch (const std::exception& e) {
     std::cerr << "omni preload: " << e.what() << std::endl;
@@ -285,6 +329,7 @@ void engine::end(request& r) {
     if (r.failed) throw omni::error("not begun");
     statistics_.add(r.running->result(), false);
     r.buffers.deliver();
+    r.what.after();
   } catch (const std::exception& e) {
     if (!r.failed) std::cerr << "omni preload: " << e.what() << std::endl;
     r.result->code = MPI_ERR_OTHER;

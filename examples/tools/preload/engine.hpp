@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <deque>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -45,6 +46,14 @@ struct arguments {
   MPI_Comm comm;
 };
 
+/// A call for omni.
+struct work {
+  const reduction* how = nullptr;
+  roles what;
+  memory where{};
+  std::function<void()> after = [] {};  ///< when it has succeeded, and the result is where the call has its output
+};
+
 /// Runs what omni handles. All steps of omni, of whatever thread, are made under one mutex: its operations are driven by whoever is
 /// in MPI, and contexts of communicators are not locked by themselves.
 class engine {
@@ -59,6 +68,11 @@ class engine {
   /// Reduces, if the call is one for omni; the result is what MPI_Allreduce returns. False: nothing was done.
   bool allreduce(const arguments& a, int& result);
   bool iallreduce(const arguments& a, MPI_Request* request, int& result);
+  /// The same for other collectives, made ready by `make`, of so many bytes in all: what is the same on all ranks. It says that it
+  /// has nothing, on all ranks alike, where the call is none for omni. `request`: nullptr for calls that wait.
+  bool run(omni::detail::collective_kind kind, MPI_Comm comm, std::size_t bytes, const std::function<bool(work&)>& make,
+           MPI_Request* request, int& result);
+  [[nodiscard]] const reduction* find(MPI_Datatype type, MPI_Op op) const { return reductions_->find(type, op); }
 
   [[nodiscard]] std::mutex& mutex() { return mutex_; }
   /// Between MPI_Init and MPI_Finalize.
@@ -84,7 +98,9 @@ class engine {
   [[nodiscard]] const reduction* choose(const arguments& a, bool blocking);
   [[nodiscard]] bool may_be_fine(const arguments& a) const;
   [[nodiscard]] communicator* place(const arguments& a, bool blocking);
-  bool reduce(communicator& on, const reduction& how, const arguments& a, int& result);
+  bool finish(communicator& on, const work& w, double* seconds);
+  int start(communicator& on, work w, MPI_Request* handle);
+  bool reduce(communicator& on, const work& w, const arguments& a, int& result);
   [[nodiscard]] bool is_sampled(communicator& on, std::size_t bytes) const;
   void begin(request& r);
   void end(request& r);

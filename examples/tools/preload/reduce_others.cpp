@@ -62,20 +62,20 @@ T from_bits(const bits_of<T>& bits) {
 }
 
 template <class Bits>
-begun begin_bits(const omni::transport::mpi& transport, const void* in, void* out, std::size_t n, const omni::automatic& topology,
+begun begin_bits(const omni::transport::mpi& transport, const memory& m, const roles& what, const omni::automatic& topology,
                  bool blocking, const function<Bits>& f) {
-  return begin_call<Bits>(transport, in, out, n, topology, blocking, f);
+  return begin_call<Bits>(transport, m, what, topology, blocking, f);
 }
 
 template <class T, class Op, unsigned Number>
 constexpr reduction shared() {
   using bits = bits_of<T>;
-  return {[](const omni::transport::mpi& transport, const void* in, void* out, std::size_t n, const omni::automatic& topology,
+  return {[](const omni::transport::mpi& transport, const memory& m, const roles& what, const omni::automatic& topology,
              bool blocking) {
             const function<bits> f{
                 [](const bits& a, const bits& b) { return to_bits<T>(static_cast<T>(Op{}(from_bits<T>(a), from_bits<T>(b)))); },
                 to_bits<T>(omni::detail::identity_of<T>(Op{})), Number};
-            return begin_bits<bits>(transport, in, out, n, topology, blocking, f);
+            return begin_bits<bits>(transport, m, what, topology, blocking, f);
           },
           sizeof(T), alignof(bits)};
 }
@@ -111,7 +111,20 @@ void add_integer(reduction_entries& entries) {
   add_logical<E, T>(entries);
 }
 
+template <class T>
+constexpr reduction copy() {
+  return {
+      [](const omni::transport::mpi& transport, const memory& m, const roles& what, const omni::automatic& topology,
+         bool blocking) { return begin_call<T, omni::detail::collective_kind::allgather>(transport, m, what, topology, blocking); },
+      sizeof(T), alignof(T)};
+}
+
 }  // namespace
+
+const reduction& copy_of(bool words) {
+  static constexpr reduction of_words = copy<std::uint64_t>(), of_bytes = copy<std::uint8_t>();
+  return words ? of_words : of_bytes;
+}
 
 // Comes last: what is there has code of its own. Products of complex numbers have no neutral element to the bit, and are left out.
 void add_others(reduction_entries& entries) {

@@ -10,6 +10,7 @@
 #include <omni/detail/run/collective.hpp>
 #include <omni/topology/automatic.hpp>
 #include <omni/transport/mpi.hpp>
+#include <vector>
 
 namespace preload {
 
@@ -24,10 +25,23 @@ inline constexpr std::size_t operations = 10;
 /// An operation of omni, begun and not driven by anybody yet.
 using begun = std::unique_ptr<omni::detail::collective>;
 
-/// How a type is folded by an operation.
+/// Which collective a call is, and what goes with that.
+struct roles {
+  omni::detail::collective_kind kind = omni::detail::collective_kind::allreduce;
+  int root = 0;
+  std::vector<std::size_t> sizes{};  ///< elements of the ranks' parts, where there are some
+};
+/// The memory of a call, in one piece; as omni's function of that name has it.
+struct memory {
+  const void* in;
+  std::size_t in_count;  ///< elements
+  void* out;
+  std::size_t out_count;
+};
+
+/// How a type is folded by an operation, or copied.
 struct reduction {
-  begun (*begin)(const omni::transport::mpi&, const void* in, void* out, std::size_t count, const omni::automatic&,
-                 bool blocking) = nullptr;
+  begun (*begin)(const omni::transport::mpi&, const memory&, const roles&, const omni::automatic&, bool blocking) = nullptr;
   std::size_t bytes = 0;  ///< of an element
   std::size_t alignment = 1;
 };
@@ -70,5 +84,8 @@ using reduction_entries = std::array<std::array<reduction, operations>, elements
 void add_floating(reduction_entries& entries);
 void add_integers(reduction_entries& entries);
 void add_others(reduction_entries& entries);
+
+/// Words of 8 bytes, or single bytes, that are copied and not folded: allgather and broadcast.
+[[nodiscard]] const reduction& copy_of(bool words);
 
 }  // namespace preload

@@ -72,6 +72,11 @@ void statistics::print(std::int64_t least_bytes) const {
   int rank = 0, size = 1;
   PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
   PMPI_Comm_size(MPI_COMM_WORLD, &size);
+  std::array<double, 20> others{};
+  for (std::size_t i = 0; i < others.size(); ++i)
+    others[i] = static_cast<double>(others_[i / 4][i / 2 % 2][i % 2].load(std::memory_order_relaxed));
+  auto all_others = others;
+  PMPI_Reduce(others.data(), all_others.data(), static_cast<int>(others.size()), MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
   auto all_most = most;
   auto all_sum = sum;
   PMPI_Reduce(most.data(), all_most.data(), static_cast<int>(most.size()), MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
@@ -95,6 +100,13 @@ void statistics::print(std::int64_t least_bytes) const {
   fate_row("left to MPI: communicator", fate::communicator);
   fate_row("left to MPI: as fast there", fate::choice);
   fate_row("left to MPI: nothing to move it on", fate::waiting);
+  constexpr std::array names{"", "MPI_Reduce_scatter", "MPI_Allgather", "MPI_Reduce", "MPI_Bcast"};
+  for (std::size_t k = 1; k < names.size(); ++k) {
+    const auto* const n = &all_others[4 * k];
+    if (n[0] + n[2] == 0) continue;
+    text << "  " << std::left << std::setw(20) << names[k] << std::right << n[0] << " calls, " << n[1]
+         << " handled; without waiting " << n[2] << ", " << n[3] << " handled\n";
+  }
   const double saved = all_sum[3] - all_sum[2];
   text << std::defaultfloat << std::setprecision(4);
   if (all_sum[0] > 0) text << "  null blocks       " << 100 * (1 - all_sum[1] / all_sum[0]) << " %\n";

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <mutex>
 #include <omni/report.hpp>
+#include <omni/roles.hpp>
 
 namespace preload {
 
@@ -21,6 +22,12 @@ class statistics {
   void count(fate what, bool blocking) {
     counts_[static_cast<std::size_t>(what)][blocking ? 0 : 1].fetch_add(1, std::memory_order_relaxed);
   }
+  /// Of a collective other than allreduce.
+  void count(omni::detail::collective_kind kind, bool blocking, bool handled) {
+    auto& n = others_[static_cast<std::size_t>(kind)][blocking ? 0 : 1];
+    n[0].fetch_add(1, std::memory_order_relaxed);
+    if (handled) n[1].fetch_add(1, std::memory_order_relaxed);
+  }
   /// Of a call that omni has reduced.
   void add(const omni::report& r, bool blocking);
   /// The same call, all ranks starting together: seconds with omni, and with the next library's MPI_Allreduce.
@@ -31,7 +38,8 @@ class statistics {
 
  private:
   std::array<std::array<std::atomic<std::int64_t>, 2>, fates> counts_{};
-  mutable std::mutex mutex_;  // of what follows
+  std::array<std::array<std::array<std::atomic<std::int64_t>, 2>, 2>, 5> others_{};  // by kind and waiting: calls, and handled
+  mutable std::mutex mutex_;                                                         // of what follows
   double blocks_ = 0, blocks_sent_ = 0;
   double bytes_ = 0, dense_bytes_ = 0;
   double seconds_ = 0;

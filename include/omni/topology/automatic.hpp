@@ -140,9 +140,9 @@ struct automatic {
     if (here.forced != detail::preset::automatic) return here.forced == detail::preset::mpi;
     // Two ranks that exchange dense parts copy them no more often by MPI.
     const bool exchanges = kind == detail::collective_kind::allgather && here.ranks == 2;
-    if (here.shares && small_bytes == 0) return bytes <= shared || (exchanges && density > 0.9);
+    if (here.shares && small_bytes == 0) return bytes <= shared || (exchanges && density > 0.9 && ring_bytes == 0);
     if (is_small(bytes, here)) return true;
-    if (density <= 0.9) return false;
+    if (density <= 0.9 || (ring_bytes != 0 && bytes >= ring_bytes)) return false;
     if (here.one_host) return true;
     // Between hosts the streams carry no more than the best dense algorithm; on a fast link packing costs more than that saves.
     constexpr std::size_t fast = std::size_t{16} << 20U, unknown = std::size_t{1} << 20U;

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "../concepts.hpp"
+#include "../detail/carry/dense_call.hpp"
 #include "../detail/mpi/context.hpp"
 #include "../detail/mpi/contexts.hpp"
 #include "../detail/mpi/native.hpp"

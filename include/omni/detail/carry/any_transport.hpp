@@ -12,27 +12,15 @@
 #include <vector>
 
 #include "../../calibration.hpp"
-#include "../../roles.hpp"
 #include "../call/environment.hpp"
 #include "../call/interface.hpp"
-#include "../deal/parts.hpp"
 #include "any_mailbox.hpp"
+#include "dense_call.hpp"
 
 namespace omni::detail {
 
 class window;
 struct transport_levels;
-
-/// A collective for the transport to do by itself, without a look at what is null.
-struct dense_call {
-  collective_kind kind = collective_kind::allreduce;
-  int root = 0;
-  std::span<const std::byte> in;  ///< of an allgather the output, with this rank's part in its place
-  std::span<std::byte> out;       ///< of a reduce_scatter this rank's part
-  std::size_t element = 1;        ///< bytes
-  const parts* cut = nullptr;     ///< the ranks' parts, where there are some
-  const void* how = nullptr;      ///< the native of a call
-};
 
 /// What ranks talk over, whatever type the caller gave: the concept `message_transport` or `datagram_transport`, and what a
 /// transport may offer beside (omni/concepts.hpp). Made for one call; what is not offered has a default here.

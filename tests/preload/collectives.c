@@ -1,0 +1,186 @@
+/* SPDX-FileCopyrightText: 2026 The omni authors
+   SPDX-License-Identifier: BSL-1.0
+
+   A program that knows nothing of omni. It checks what MPI_Reduce, MPI_Reduce_scatter, MPI_Reduce_scatter_block, MPI_Allgather,
+   MPI_Allgatherv and MPI_Bcast give, and their MPI_I forms: in place and not, all roots, uneven parts, types with gaps, other types on
+   other ranks; the exit status says whether all was right. */
+
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int rank, size, errors;
+
+static void expect(int right, const char* what, int n) {
+  if (right) return;
+  if (++errors <= 20) fprintf(stderr, "rank %d: wrong: %s, %d elements\n", rank, what, n);
+}
+
+/* What rank r has at i: mostly zeros. */
+static int value(int r, int i) { return i / 700 % 4 == r % 4 || i < 3 ? 1 + (i + r) % 5 : 0; }
+static int sum(int i) {
+  int r, all = 0;
+  for (r = 0; r < size; ++r) all += value(r, i);
+  return all;
+}
+static int* filled(int n) {
+  int i;
+  int* const x = malloc(sizeof(int) * (size_t)(n + 1));
+  for (i = 0; i < n; ++i) x[i] = value(rank, i);
+  return x;
+}
+static int* blank(int n) {
+  int* const x = malloc(sizeof(int) * (size_t)(n + 1));
+  memset(x, 0x55, sizeof(int) * (size_t)(n + 1));
+  return x;
+}
+static void finish(int waits, MPI_Request* request) {
+  if (!waits) MPI_Wait(request, MPI_STATUS_IGNORE);
+}
+
+static void try_reduce(MPI_Comm comm, int n, int waits) {
+  int root, in_place, i;
+  for (root = 0; root < size; root += 1 + size / 3)
+    for (in_place = 0; in_place < 2; ++in_place) {
+      int* const in = filled(n);
+      int* const out = blank(n);
+      const void* const from = in_place && rank == root ? MPI_IN_PLACE : in;
+      int* const to = in_place ? in : out;
+      MPI_Request request;
+      int bad = 0;
+      if (waits) MPI_Reduce(from, rank == root ? to : NULL, n, MPI_INT, MPI_SUM, root, comm);
+      else MPI_Ireduce(from, rank == root ? to : NULL, n, MPI_INT, MPI_SUM, root, comm, &request);
+      finish(waits, &request);
+      for (i = 0; i < n; ++i) {
+        if (rank == root) bad += to[i] != sum(i);
+        else bad += in[i] != value(rank, i);
+      }
+      expect(bad == 0, "reduce", n);
+      free(in);
+      free(out);
+    }
+}
+
+static void try_reduce_scatter(MPI_Comm comm, int n, int waits) {
+  int shape, in_place, i, r;
+  int* const counts = malloc(sizeof(int) * (size_t)size);
+  for (shape = 0; shape < 3; ++shape)
+    for (in_place = 0; in_place < 2; ++in_place) {
+      int first = 0, all = 0, bad = 0;
+      int *in, *out;
+      MPI_Request request;
+      for (r = 0; r < size; ++r) {
+        counts[r] = shape == 0 ? n : shape == 1 ? n * (r % 3) : r == size / 2 ? n : 0;
+        if (r < rank) first += counts[r];
+        all += counts[r];
+      }
+      in = filled(all);
+      out = blank(counts[rank]);
+      if (shape == 0) {
+        if (waits) MPI_Reduce_scatter_block(in_place ? MPI_IN_PLACE : in, in_place ? in : out, n, MPI_INT, MPI_SUM, comm);
+        else MPI_Ireduce_scatter_block(in_place ? MPI_IN_PLACE : in, in_place ? in : out, n, MPI_INT, MPI_SUM, comm, &request);
+      } else {
+        if (waits) MPI_Reduce_scatter(in_place ? MPI_IN_PLACE : in, in_place ? in : out, counts, MPI_INT, MPI_SUM, comm);
+        else MPI_Ireduce_scatter(in_place ? MPI_IN_PLACE : in, in_place ? in : out, counts, MPI_INT, MPI_SUM, comm, &request);
+      }
+      finish(waits, &request);
+      for (i = 0; i < counts[rank]; ++i) bad += (in_place ? in : out)[i] != sum(first + i);
+      expect(bad == 0, "reduce_scatter", all);
+      free(in);
+      free(out);
+    }
+  free(counts);
+}
+
+static void try_allgather(MPI_Comm comm, int n, int waits) {
+  int shape, in_place, i, r;
+  int* const counts = malloc(sizeof(int) * (size_t)size);
+  int* const places = malloc(sizeof(int) * (size_t)size);
+  MPI_Datatype pairs; /* of ints, with a gap behind each */
+  MPI_Type_create_resized(MPI_INT, 0, 2 * (MPI_Aint)sizeof(int), &pairs);
+  MPI_Type_commit(&pairs);
+  for (shape = 0; shape < 4; ++shape) /* equal, uneven and one behind the other, from the end on with gaps, elements with gaps */
+    for (in_place = 0; in_place < 2; ++in_place) {
+      int all = 0, bad = 0;
+      const int step = shape == 3 ? 2 : 1;
+      int *in, *out;
+      MPI_Datatype type = shape == 3 ? pairs : MPI_INT;
+      MPI_Request request;
+      for (r = 0; r < size; ++r) {
+        counts[r] = shape == 1 || shape == 2 ? n * (r % 3) : n;
+        places[r] = all;
+        all += counts[r] + (shape == 2 ? 5 : 0);
+      }
+      for (r = 0; r < size && shape == 2; ++r) places[r] = all - places[r] - counts[r];
+      in = filled(n * 3);
+      out = blank(all * step);
+      if (in_place)
+        for (i = 0; i < counts[rank]; ++i) out[(places[rank] + i) * step] = in[i];
+      if (shape == 0 || shape == 3) {
+        if (waits) MPI_Allgather(in_place ? MPI_IN_PLACE : in, n, MPI_INT, out, n, type, comm);
+        else MPI_Iallgather(in_place ? MPI_IN_PLACE : in, n, MPI_INT, out, n, type, comm, &request);
+      } else {
+        if (waits) MPI_Allgatherv(in_place ? MPI_IN_PLACE : in, counts[rank], MPI_INT, out, counts, places, type, comm);
+        else MPI_Iallgatherv(in_place ? MPI_IN_PLACE : in, counts[rank], MPI_INT, out, counts, places, type, comm, &request);
+      }
+      finish(waits, &request);
+      for (r = 0; r < size; ++r)
+        for (i = 0; i < counts[r]; ++i) bad += out[(places[r] + i) * step] != value(r, i);
+      for (i = 1; i < all * step && shape == 3; i += 2) bad += out[i] != 0x55555555;
+      expect(bad == 0, "allgather", all);
+      free(in);
+      free(out);
+    }
+  MPI_Type_free(&pairs);
+  free(counts);
+  free(places);
+}
+
+static void try_broadcast(MPI_Comm comm, int n, int waits) {
+  int root, gaps, i;
+  MPI_Datatype pairs;
+  MPI_Type_vector(n, 1, 2, MPI_INT, &pairs);
+  MPI_Type_commit(&pairs);
+  for (root = 0; root < size; root += 1 + size / 3)
+    for (gaps = 0; gaps < 2; ++gaps) {
+      /* Every other rank says that its elements have gaps. */
+      const int step = gaps && rank % 2 == 1 ? 2 : 1;
+      int* const x = blank(n * step);
+      MPI_Request request;
+      int bad = 0;
+      for (i = 0; i < n && rank == root; ++i) x[i * step] = value(root, i);
+      if (waits) MPI_Bcast(x, step == 2 ? 1 : n, step == 2 ? pairs : MPI_INT, root, comm);
+      else MPI_Ibcast(x, step == 2 ? 1 : n, step == 2 ? pairs : MPI_INT, root, comm, &request);
+      finish(waits, &request);
+      for (i = 0; i < n; ++i) bad += x[i * step] != value(root, i);
+      for (i = 1; i + 1 < n * step && step == 2; i += 2) bad += x[i] != 0x55555555;
+      expect(bad == 0, "broadcast", n);
+      free(x);
+    }
+  MPI_Type_free(&pairs);
+}
+
+int main(int argc, char** argv) {
+  const int counts[] = {1, 301, 20000};
+  int c, waits, all = 0, dup;
+  MPI_Init(&argc, &argv);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  for (dup = 0; dup < 2; ++dup) {
+    MPI_Comm comm = MPI_COMM_WORLD;
+    if (dup) MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    for (waits = 1; waits >= 0; --waits)
+      for (c = 0; c < 3; ++c) {
+        try_reduce(comm, counts[c], waits);
+        try_reduce_scatter(comm, counts[c], waits);
+        try_allgather(comm, counts[c], waits);
+        try_broadcast(comm, counts[c], waits);
+      }
+    if (dup) MPI_Comm_free(&comm);
+  }
+  /* Messages, and a collective that nobody handles, go on around them. */
+  MPI_Allreduce(&errors, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+  MPI_Finalize();
+  return all != 0;
+}
