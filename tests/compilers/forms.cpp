@@ -66,6 +66,31 @@ void data(MPI_Comm comm) {
   omni::iallreduce(comm, group).wait();
 }
 
+void collectives(MPI_Comm comm) {
+  std::vector<float> whole(100), part(50);
+  const std::vector<float> input(100), mine(50);
+  const std::vector<std::size_t> sizes{30, 70};
+  std::array<double, 4> few{};
+  omni::reduce_scatter(comm, whole);
+  omni::reduce_scatter(comm, input, part, omni::max{}, omni::fixed_blocks{64});
+  omni::reduce_scatter(comm, whole, omni::part_sizes{sizes}, omni::colocated{}, std::plus<>{});
+  omni::allgather(comm, whole);
+  omni::allgather(comm, mine, whole, omni::null_value{1.0F});
+  omni::allgather(comm, std::span(mine), whole, omni::part_sizes{sizes}, omni::deadline{std::chrono::seconds(9)});
+  omni::reduce(comm, whole, omni::root{1});
+  omni::reduce(comm, input, whole, [](float a, float b) { return a + b; });
+  omni::reduce<omni::colocated>(comm, few, omni::root{0});
+  omni::broadcast(comm, whole);
+  omni::broadcast(comm, few, omni::root{1}, omni::scalar_detector{});
+  std::vector<std::span<float>> group{std::span(whole).first(3), std::span(whole).last(5)};
+  omni::reduce(comm, group, omni::min{});
+  omni::broadcast(comm, group);
+  omni::ireduce_scatter(comm, input, part).wait();
+  omni::iallgather(comm, mine, whole).wait();
+  omni::ireduce(comm, whole, omni::root{0}).wait();
+  omni::ibroadcast(comm, group, omni::root{0}).wait();
+}
+
 void types(MPI_Comm comm) {
   of_type<std::int8_t>(comm);
   of_type<std::uint8_t>(comm);
@@ -153,6 +178,7 @@ int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   data(MPI_COMM_WORLD);
   types(MPI_COMM_WORLD);
+  collectives(MPI_COMM_WORLD);
   operations(MPI_COMM_WORLD);
   policies(MPI_COMM_WORLD);
   requests_and_plans(MPI_COMM_WORLD);

@@ -1,7 +1,7 @@
 ! SPDX-FileCopyrightText: 2026 The omni authors
 ! SPDX-License-Identifier: BSL-1.0
 !
-! A program that knows nothing of omni, with the mpi module: MPI_ALLREDUCE and MPI_IALLREDUCE, MPI_IN_PLACE, what is left to MPI.
+! A program that knows nothing of omni, with the mpi module: MPI_ALLREDUCE, MPI_BCAST and their kin, MPI_IN_PLACE, what is left to MPI.
 
 program reduces
   use mpi
@@ -10,7 +10,7 @@ program reduces
   integer :: error, rank, ranks, i, request, wrong, all_wrong, status(MPI_STATUS_SIZE), part, members
   double precision, allocatable :: x(:), y(:)
   real, allocatable :: z(:)
-  integer, allocatable :: k(:), kk(:)
+  integer, allocatable :: k(:), kk(:), all_parts(:)
   complex, allocatable :: c(:)
   logical :: yes(1), any_yes(1), done
 
@@ -40,6 +40,24 @@ program reduces
   do while (.not. done)
     call MPI_TEST(request, done, status, error)
   end do
+
+  k = merge(7, 0, rank == ranks - 1)
+  call MPI_BCAST(k, n, MPI_INTEGER, ranks - 1, MPI_COMM_WORLD, error)
+  if (any(k /= 7) .or. error /= MPI_SUCCESS) wrong = wrong + 1
+  call MPI_REDUCE(k, kk, n, MPI_INTEGER, MPI_SUM, 0, MPI_COMM_WORLD, error)
+  if (rank == 0 .and. any(kk /= 7 * ranks)) wrong = wrong + 1
+  if (rank == 0) call MPI_REDUCE(MPI_IN_PLACE, k, n, MPI_INTEGER, MPI_SUM, 0, MPI_COMM_WORLD, error)
+  if (rank /= 0) call MPI_REDUCE(k, k, n, MPI_INTEGER, MPI_SUM, 0, MPI_COMM_WORLD, error)
+  if (any(k /= merge(7 * ranks, 7, rank == 0))) wrong = wrong + 1
+  allocate (all_parts(n * ranks))
+  k = rank
+  call MPI_IALLGATHER(k, n, MPI_INTEGER, all_parts, n, MPI_INTEGER, MPI_COMM_WORLD, request, error)
+  call MPI_WAIT(request, status, error)
+  do i = 0, ranks - 1
+    if (any(all_parts(1 + i * n:n + i * n) /= i)) wrong = wrong + 1
+  end do
+  call MPI_REDUCE_SCATTER_BLOCK(all_parts, kk, n, MPI_INTEGER, MPI_SUM, MPI_COMM_WORLD, error)
+  if (any(kk /= rank * ranks)) wrong = wrong + 1
 
   c = cmplx(rank, 1)
   call MPI_ALLREDUCE(MPI_IN_PLACE, c, n, MPI_COMPLEX, MPI_SUM, MPI_COMM_WORLD, error)

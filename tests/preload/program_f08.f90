@@ -25,6 +25,12 @@ program reduces
   call MPI_Iallreduce(MPI_IN_PLACE, x, n, MPI_DOUBLE_PRECISION, MPI_SUM, MPI_COMM_WORLD, request)
   call MPI_Wait(request, MPI_STATUS_IGNORE)
   right = right .and. x(100) == ranks * (ranks - 1) / 2
+  y = merge(3, 0, rank == 0)
+  call MPI_Bcast(y, n, MPI_DOUBLE_PRECISION, 0, MPI_COMM_WORLD)
+  right = right .and. all(y == 3)
+  call MPI_Ireduce(y, x, n, MPI_DOUBLE_PRECISION, MPI_SUM, 0, MPI_COMM_WORLD, request)
+  call MPI_Wait(request, MPI_STATUS_IGNORE)
+  if (rank == 0) right = right .and. all(x == 3 * ranks)
   call MPI_Finalize()
   if (.not. right) stop 1
   if (rank == 0) print '(a)', 'all right'

@@ -173,4 +173,94 @@ OMNI_PRELOAD_REDUCE(mpi_allreduce__, mpi_iallreduce__)
 OMNI_PRELOAD_REDUCE(MPI_ALLREDUCE, MPI_IALLREDUCE)
 OMNI_PRELOAD_REDUCE(ompi_allreduce_f, ompi_iallreduce_f)
 
+// The other collectives go through their functions in C, which pass on what is not handled.
+
+namespace {
+
+static_assert(sizeof(MPI_Fint) == sizeof(int), "arrays of counts are used as they are");
+
+const void* input(const char* p) { return in_c(p, nullptr, 0, 0, 0, 0).send; }
+void* output(char* p) { return in_c(nullptr, p, 0, 0, 0, 0).receive; }
+MPI_Datatype type_of(const MPI_Fint* t) { return PMPI_Type_f2c(*t); }
+MPI_Op op_of(const MPI_Fint* o) { return PMPI_Op_f2c(*o); }
+MPI_Comm comm_of(const MPI_Fint* c) { return PMPI_Comm_f2c(*c); }
+/// Of a call that does not wait.
+template <class F>
+void start(MPI_Fint* request, MPI_Fint* error, const F& call) {
+  MPI_Request handle = MPI_REQUEST_NULL;
+  const int code = call(&handle);
+  if (code == MPI_SUCCESS) *request = PMPI_Request_c2f(handle);
+  set(error, code);
+}
+
+}  // namespace
+
+#define OMNI_PRELOAD_ONE(name, parameters, ...) \
+  OMNI_PRELOAD_API void name parameters;        \
+  void name parameters { __VA_ARGS__; }
+/// Under all names of a function.
+#define OMNI_PRELOAD_ALL(lower, upper, parameters, ...)      \
+  OMNI_PRELOAD_ONE(mpi_##lower, parameters, __VA_ARGS__)     \
+  OMNI_PRELOAD_ONE(mpi_##lower##_, parameters, __VA_ARGS__)  \
+  OMNI_PRELOAD_ONE(mpi_##lower##__, parameters, __VA_ARGS__) \
+  OMNI_PRELOAD_ONE(MPI_##upper, parameters, __VA_ARGS__)     \
+  OMNI_PRELOAD_ONE(ompi_##lower##_f, parameters, __VA_ARGS__)
+
+OMNI_PRELOAD_ALL(reduce, REDUCE,
+                 (char* send, char* receive, MPI_Fint* n, MPI_Fint* type, MPI_Fint* op, MPI_Fint* root, MPI_Fint* comm,
+                  MPI_Fint* error),
+                 set(error, MPI_Reduce(input(send), output(receive), *n, type_of(type), op_of(op), *root, comm_of(comm))))
+OMNI_PRELOAD_ALL(ireduce, IREDUCE,
+                 (char* send, char* receive, MPI_Fint* n, MPI_Fint* type, MPI_Fint* op, MPI_Fint* root, MPI_Fint* comm,
+                  MPI_Fint* request, MPI_Fint* error),
+                 start(request, error, [&](MPI_Request* r) {
+                   return MPI_Ireduce(input(send), output(receive), *n, type_of(type), op_of(op), *root, comm_of(comm), r);
+                 }))
+OMNI_PRELOAD_ALL(reduce_scatter, REDUCE_SCATTER,
+                 (char* send, char* receive, MPI_Fint* counts, MPI_Fint* type, MPI_Fint* op, MPI_Fint* comm, MPI_Fint* error),
+                 set(error, MPI_Reduce_scatter(input(send), output(receive), counts, type_of(type), op_of(op), comm_of(comm))))
+OMNI_PRELOAD_ALL(ireduce_scatter, IREDUCE_SCATTER,
+                 (char* send, char* receive, MPI_Fint* counts, MPI_Fint* type, MPI_Fint* op, MPI_Fint* comm, MPI_Fint* request,
+                  MPI_Fint* error),
+                 start(request, error, [&](MPI_Request* r) {
+                   return MPI_Ireduce_scatter(input(send), output(receive), counts, type_of(type), op_of(op), comm_of(comm), r);
+                 }))
+OMNI_PRELOAD_ALL(reduce_scatter_block, REDUCE_SCATTER_BLOCK,
+                 (char* send, char* receive, MPI_Fint* n, MPI_Fint* type, MPI_Fint* op, MPI_Fint* comm, MPI_Fint* error),
+                 set(error, MPI_Reduce_scatter_block(input(send), output(receive), *n, type_of(type), op_of(op), comm_of(comm))))
+OMNI_PRELOAD_ALL(ireduce_scatter_block, IREDUCE_SCATTER_BLOCK,
+                 (char* send, char* receive, MPI_Fint* n, MPI_Fint* type, MPI_Fint* op, MPI_Fint* comm, MPI_Fint* request,
+                  MPI_Fint* error),
+                 start(request, error, [&](MPI_Request* r) {
+                   return MPI_Ireduce_scatter_block(input(send), output(receive), *n, type_of(type), op_of(op), comm_of(comm), r);
+                 }))
+OMNI_PRELOAD_ALL(allgather, ALLGATHER,
+                 (char* send, MPI_Fint* m, MPI_Fint* sent, char* receive, MPI_Fint* n, MPI_Fint* type, MPI_Fint* comm,
+                  MPI_Fint* error),
+                 set(error, MPI_Allgather(input(send), *m, type_of(sent), output(receive), *n, type_of(type), comm_of(comm))))
+OMNI_PRELOAD_ALL(iallgather, IALLGATHER,
+                 (char* send, MPI_Fint* m, MPI_Fint* sent, char* receive, MPI_Fint* n, MPI_Fint* type, MPI_Fint* comm,
+                  MPI_Fint* request, MPI_Fint* error),
+                 start(request, error, [&](MPI_Request* r) {
+                   return MPI_Iallgather(input(send), *m, type_of(sent), output(receive), *n, type_of(type), comm_of(comm), r);
+                 }))
+OMNI_PRELOAD_ALL(allgatherv, ALLGATHERV,
+                 (char* send, MPI_Fint* m, MPI_Fint* sent, char* receive, MPI_Fint* counts, MPI_Fint* places, MPI_Fint* type,
+                  MPI_Fint* comm, MPI_Fint* error),
+                 set(error,
+                     MPI_Allgatherv(input(send), *m, type_of(sent), output(receive), counts, places, type_of(type), comm_of(comm))))
+OMNI_PRELOAD_ALL(iallgatherv, IALLGATHERV,
+                 (char* send, MPI_Fint* m, MPI_Fint* sent, char* receive, MPI_Fint* counts, MPI_Fint* places, MPI_Fint* type,
+                  MPI_Fint* comm, MPI_Fint* request, MPI_Fint* error),
+                 start(request, error, [&](MPI_Request* r) {
+                   return MPI_Iallgatherv(input(send), *m, type_of(sent), output(receive), counts, places, type_of(type),
+                                          comm_of(comm), r);
+                 }))
+OMNI_PRELOAD_ALL(bcast, BCAST, (char* buffer, MPI_Fint* n, MPI_Fint* type, MPI_Fint* root, MPI_Fint* comm, MPI_Fint* error),
+                 set(error, MPI_Bcast(output(buffer), *n, type_of(type), *root, comm_of(comm))))
+OMNI_PRELOAD_ALL(ibcast, IBCAST,
+                 (char* buffer, MPI_Fint* n, MPI_Fint* type, MPI_Fint* root, MPI_Fint* comm, MPI_Fint* request, MPI_Fint* error),
+                 start(request, error,
+                       [&](MPI_Request* r) { return MPI_Ibcast(output(buffer), *n, type_of(type), *root, comm_of(comm), r); }))
+
 #endif
