@@ -132,15 +132,22 @@ struct automatic {
     if (here.levels && is_worth_levels(density, here)) return algorithm::levels;
     return dense ? algorithm::ring : algorithm::streams;
   }
+  /// Where ranks share memory the streams win, but for a few cases, which were measured (docs/results.md): two ranks that exchange
+  /// dense parts copy them no more often by MPI, and a reduce of blocks half of which are null folds many short runs.
+  [[nodiscard]] static constexpr bool is_native_inside(detail::collective_kind kind, std::size_t bytes, double density, int ranks) {
+    if (kind == detail::collective_kind::allgather) return ranks == 2 && density > 0.4;
+    if (kind != detail::collective_kind::reduce || density < 0.3) return false;
+    if (ranks == 2) return bytes >= std::size_t{4} << 20U && density < 0.9;
+    return bytes <= std::size_t{128} << 10U;
+  }
   /// Of the other collectives: whether MPI's own is faster than the owner streams.
   [[nodiscard]] bool is_native(detail::collective_kind kind, std::size_t bytes, double density,
                                const detail::selection_context& here) const {
     constexpr std::size_t shared = std::size_t{16} << 10U;  // in shared memory less is worth no packets
     if (!here.native || bytes > one_message) return false;
     if (here.forced != detail::preset::automatic) return here.forced == detail::preset::mpi;
-    // Two ranks that exchange dense parts copy them no more often by MPI.
-    const bool exchanges = kind == detail::collective_kind::allgather && here.ranks == 2;
-    if (here.shares && small_bytes == 0) return bytes <= shared || (exchanges && density > 0.9 && ring_bytes == 0);
+    if (here.shares && small_bytes == 0)
+      return bytes <= shared || (ring_bytes == 0 && is_native_inside(kind, bytes, density, here.ranks));
     if (is_small(bytes, here)) return true;
     if (density <= 0.9 || (ring_bytes != 0 && bytes >= ring_bytes)) return false;
     if (here.one_host) return true;

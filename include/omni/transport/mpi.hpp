@@ -309,6 +309,13 @@ class mpi {
           [&](MPI_Request* r) { return MPI_Ibcast(c.out.data(), n, type, c.root, comm, r); });
       return;
     }
+    if (c.kind == collective_kind::allgather && std::equal(counts_.begin() + 1, counts_.end(), counts_.begin())) {
+      const int n = counts_[0];  // for which MPI has better algorithms
+      f(
+          "MPI_Allgather", [&] { return MPI_Allgather(MPI_IN_PLACE, 0, type, c.out.data(), n, type, comm); },
+          [&](MPI_Request* r) { return MPI_Iallgather(MPI_IN_PLACE, 0, type, c.out.data(), n, type, comm, r); });
+      return;
+    }
     if (c.kind == collective_kind::allgather) {
       f(
           "MPI_Allgatherv",

@@ -207,12 +207,12 @@ class call {
   }
 
   // ---- what a rank gives and gets
-  void see_as(const tensor_view& view) {
-    view_ = std::make_shared<const tensor_view>(view);
+  void see_as(tensor_view view) {
+    view_ = std::make_shared<const tensor_view>(std::move(view));
     measure();
   }
   /// Of a tensor of n elements, of which the output begins with element `out_first`.
-  void see_as(const tensor_view& view, std::size_t n, std::size_t out_first) {
+  void see_as(tensor_view view, std::size_t n, std::size_t out_first) {
     size_ = n;
     out_first_ = out_first;
     blocks_ = view.cut ? view.cut->map().blocks() : blocks_in(n);
@@ -220,7 +220,7 @@ class call {
     for (std::size_t k = 0; view.cut && k < view.cut->count(); ++k)
       largest_ = std::max(largest_, loops_->largest(policies_, (*view.cut)[k].size));
     if (!view.cut) largest_ = loops_->largest(policies_, n);
-    see_as(view);
+    see_as(std::move(view));
   }
   /// Into how many blocks so many elements are cut.
   [[nodiscard]] std::size_t blocks_in(std::size_t n) const {

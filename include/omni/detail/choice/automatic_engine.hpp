@@ -84,8 +84,9 @@ class automatic::engine : public detail::chosen_engine<detail::stream_engine, de
         emplace<detail::ring_engine>(ring{}, c, transport, messages);
         return;
       case algorithm::streams:
-        emplace<detail::stream_engine>(detail::owners_of_streams(here), streams_name(here), detail::stream_options{}, c, transport,
-                                       messages);
+        const bool reduces_for_all = c.kind == detail::collective_kind::allreduce;
+        emplace<detail::stream_engine>(detail::owners_of_streams(here), reduces_for_all ? streams_name(here) : colocated::name,
+                                       detail::stream_options{}, c, transport, messages);
     }
   }
 };

@@ -71,17 +71,17 @@ inline void take_part(call& c, int rank, int ranks) {
       return;
     case collective_kind::reduce_scatter: {
       const auto n = c.in.size() / element;
-      const parts cut = cut_in_parts(c, sizes_of_parts(c, n, ranks));
+      parts cut = cut_in_parts(c, sizes_of_parts(c, n, ranks));
       const auto p = cut[mine];
       const std::span<const std::byte> out = c.out;
       if (out.data() == c.in.data() && out.size() == c.in.size()) c.out = c.out.subspan(p.first * element, p.size * element);
       expect_part(c.in, c.out, p.first, p.size, element);
-      c.see_as({.cut = cut, .gotten = {p.first, p.size}, .part = mine}, n, p.first);
+      c.see_as({.cut = std::move(cut), .gotten = {p.first, p.size}, .part = mine}, n, p.first);
       break;
     }
     case collective_kind::allgather: {
       const auto n = c.out.size() / element;
-      const parts cut = cut_in_parts(c, sizes_of_parts(c, n, ranks));
+      parts cut = cut_in_parts(c, sizes_of_parts(c, n, ranks));
       const auto p = cut[mine];
       const auto place = c.out.subspan(p.first * element, p.size * element);
       if (c.in.data() != c.out.data() || c.in.size() != c.out.size()) {
@@ -91,7 +91,7 @@ inline void take_part(call& c, int rank, int ranks) {
         expect_part(c.out, place, p.first, p.size, element);
       }
       c.in = c.out;
-      c.see_as({.cut = cut, .gathers = true, .given = {p.first, p.size}, .part = mine}, n, 0);
+      c.see_as({.cut = std::move(cut), .gathers = true, .given = {p.first, p.size}, .part = mine}, n, 0);
       break;
     }
     case collective_kind::reduce:
