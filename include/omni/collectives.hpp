@@ -47,8 +47,8 @@ concept outlives = std::is_lvalue_reference_v<Comm> || !transport_type<std::remo
 /// @param more an output, which comes first and has the elements of this rank's part; how many each part has, else all have as many
 ///   (`usage` if that does not come out even); an operation (default sum) and policies.
 ///
-/// Each part is cut into blocks for itself. Rank r folds part r in rank order: the bits are the same in all runs, those of
-/// omni::allreduce by colocated.
+/// Each part is cut into blocks for itself. By colocated rank r folds part r in rank order: the bits are the same in all runs,
+/// those of omni::allreduce by colocated. By automatic MPI may have it, as in omni::allreduce, and fold in an order of its own.
 ///
 /// Cost, N ranks, S bytes, d the share of non-null blocks here: N-1 messages for a nearly empty tensor, (N-1)/N d S bytes each way.
 ///
@@ -69,7 +69,7 @@ requires detail::outlives<Comm&&>
 ///     omni::allgather(comm, all, ...);            // in place: this rank's part is in its place in `all`
 ///
 /// @param part this rank's. @param more first the output, of the same size on all ranks; how many elements each part has, else all
-///   have as many; what is null, else an element of which all bits are zero; policies.
+///   have as many; what is null, the same on all ranks, else an element of which all bits are zero; policies.
 ///
 /// Cost: N-1 messages for nearly empty parts; of its own part's blocks that are not null a rank sends each to all N-1 others, and
 /// it gets the other ranks'. Nothing is computed: bits stay.
@@ -88,11 +88,12 @@ requires detail::outlives<Comm&&>
 ///     omni::reduce(comm, data, out, omni::root{0} [, operation] [, policies...]);
 ///     omni::reduce(comm, data, omni::root{0}, ...);   // in place: the root's data is the result, that of the others stays
 ///
-/// @param more an output, which comes first and is written on the root only (elsewhere it may be empty); the root (default rank 0),
-///   the same on all ranks; an operation (default sum) and policies.
+/// @param more an output, which comes first and is written on the root only (elsewhere it may be empty, but for a group); the root
+///   (default rank 0), the same on all ranks; an operation (default sum) and policies.
 ///
 /// The other ranks fold in rank order and send what comes of it to the root; where that would be more, or the tensor is small or
-/// there are two ranks, the root folds. The bits are those of omni::allreduce by colocated.
+/// there are two ranks, the root folds. By colocated the bits are those of omni::allreduce by colocated; by automatic MPI may have
+/// it.
 ///
 /// Cost, u the share of blocks that are not null on some rank: d S bytes out of each rank and u S into the root in the first way,
 /// (N-1) d S into the root in the second; N-1 messages for a nearly empty tensor, and as many for the comparison of the calls.
@@ -111,8 +112,8 @@ requires(detail::outlives<Comm&&>&& detail::spannable<std::remove_reference_t<Da
 ///     omni::broadcast(comm, data, omni::root{0} [, omni::null_value{x}] [, policies...]);
 ///
 /// @param data the root's, which is read; the others', of the same size, which is written.
-/// @param more the root (default rank 0), the same on all ranks; what is null, else an element of which all bits are zero;
-/// policies.
+/// @param more the root (default rank 0) and what is null (else an element of which all bits are zero), both the same on all ranks;
+///   policies.
 ///
 /// The root sends each of the other ranks a share of the blocks that are not null, and they give them to each other: u S bytes out
 /// of the root and into each other rank. Where ranks share memory, for small tensors and for two ranks it sends them to all itself.

@@ -13,12 +13,13 @@ struct report {
   std::string_view topology;       ///< what ran: the name of a topology, "mpi", or "local" (one rank)
   std::size_t blocks_total = 0;    ///< blocks of the tensor
   std::size_t blocks_sent = 0;     ///< this rank's blocks that were not null and so took part
-  std::size_t union_blocks = 0;    ///< blocks that were not null on some rank
+  std::size_t union_blocks = 0;    ///< blocks that were not null on some rank, of those that this rank folds or gets
   std::size_t elements_sent = 0;   ///< of blocks of this rank that the owner streams sent; 0 where something else ran
   std::size_t bytes_sent = 0;      ///< bytes handed to the transport, headers included; of "mpi", which does not tell, dense_bytes
   std::size_t bytes_received = 0;  ///< bytes taken from it
   std::size_t bytes_saved = 0;     ///< how much more bytes_sent would be, were blocks not packed
-  std::size_t dense_bytes = 0;     ///< what a bandwidth-optimal dense allreduce would have sent: 2 (N-1)/N S
+  std::size_t dense_bytes = 0;     ///< what a bandwidth-optimal dense algorithm would have sent: of an allreduce 2 (N-1)/N S, of a
+                                   ///< reduce_scatter or allgather half of that, of a reduce or broadcast S
   std::size_t extra_bytes = 0;     ///< buffers that the call used beside the tensor
   double density = 0;              ///< blocks_sent / blocks_total: 1 where nothing was looked for (mpi, ring, local)
   double union_density = 0;        ///< union_blocks / blocks_total

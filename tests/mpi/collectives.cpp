@@ -3,8 +3,11 @@
 #include <doctest/doctest.h>
 #include <mpi.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <functional>
 #include <omni/omni.hpp>
 #include <string>
@@ -84,6 +87,48 @@ TEST_CASE("collectives: several under way at once, in any order of waiting") {
     CHECK(f == std::vector<int>(n, 7));
     CHECK(g == std::vector<int>(n, 0));
   }
+}
+TEST_CASE("collectives: some ranks in place and others not, waiting, with a deadline, and not") {
+  const auto ranks = static_cast<std::size_t>(size()), me = static_cast<std::size_t>(rank());
+  for (const std::size_t part : {2U, 250U, 900U, 40000U})
+    for (int round = 0; round < 6; ++round) {
+      const bool in_place = (rank() + round) % 2 == 0;
+      std::vector<double> x(part * ranks), out(part, -1.0);
+      for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<double>(i % 90 + me);
+      const auto given = x;
+      const omni::deadline limit{std::chrono::seconds(60)};
+      if (round % 3 == 0) {
+        if (in_place) omni::reduce_scatter(MPI_COMM_WORLD, x, limit);
+        else omni::reduce_scatter(MPI_COMM_WORLD, x, out, limit);
+      } else if (round % 3 == 1) {
+        if (in_place) omni::ireduce_scatter(MPI_COMM_WORLD, x).wait();
+        else omni::ireduce_scatter(MPI_COMM_WORLD, x, out).wait();
+      } else {
+        if (in_place) omni::reduce_scatter(MPI_COMM_WORLD, x);
+        else omni::reduce_scatter(MPI_COMM_WORLD, x, out);
+      }
+      auto wanted = given;
+      std::vector<double> sums(part);
+      for (std::size_t i = 0; i < part; ++i)
+        sums[i] = static_cast<double>(ranks * ((me * part + i) % 90) + ranks * (ranks - 1) / 2);
+      if (in_place) std::copy(sums.begin(), sums.end(), wanted.begin() + static_cast<std::ptrdiff_t>(me * part));
+      CAPTURE(part);
+      CAPTURE(round);
+      CHECK(x == wanted);
+      if (!in_place) CHECK(out == sums);
+    }
+}
+TEST_CASE("collectives: scattered elements are packed between hosts, whoever gives none") {
+  const char* const shares = std::getenv("OMNI_SHARED_MEMORY");
+  if (size() == 1 || shares == nullptr || std::string(shares) != "0") return;
+  std::vector<float> x(400000, 0.0F);
+  for (std::size_t i = 0; i < x.size() && rank() == 0; i += 100) x[i] = 1;
+  const auto r = omni::broadcast(MPI_COMM_WORLD, x, omni::root{0});
+  if (rank() == 0) CHECK(r.bytes_saved > 0);
+  std::vector<std::size_t> sizes(static_cast<std::size_t>(size()), 0);
+  sizes[0] = x.size();
+  const auto all = omni::allgather(MPI_COMM_WORLD, x, omni::part_sizes{sizes});
+  if (rank() == 0) CHECK(all.bytes_saved > 0);
 }
 TEST_CASE("collectives: groups of tensors are reduced to a root and broadcast") {
   const int r = rank(), root = size() / 2;

@@ -111,14 +111,13 @@ bool reduce(const void* send, void* receive, int count, MPI_Datatype type, MPI_O
   const auto* const how = e.find(type, op);
   if (!here.is_usable() || how == nullptr || root < 0 || root >= here.size) return false;
   const auto n = static_cast<std::size_t>(count);
+  const bool is_root = here.rank == root;
+  const void* const in = is_root && send == MPI_IN_PLACE ? receive : send;
+  if (!is_memory(in) || (is_root && !are_usable(in, receive, n * how->bytes))) return false;
   const auto make = [&](work& w) {
-    const bool is_root = here.rank == root;
-    const void* const in = is_root && send == MPI_IN_PLACE ? receive : send;
-    if (!is_memory(in) || (is_root && !are_usable(in, receive, n * how->bytes))) return false;
     w.how = how;
     w.what.root = root;
     w.where = {in, n, is_root ? receive : nullptr, is_root ? n : 0};
-    return true;
   };
   return e.run(collective_kind::reduce, comm, n * how->bytes, make, request, result);
 }
@@ -133,19 +132,19 @@ bool reduce_scatter(const void* send, void* receive, const std::function<std::ve
   const auto counts = counts_of(here.size);
   if (!are_counts(counts)) return false;
   const auto n = sum_of(counts), part = static_cast<std::size_t>(counts[static_cast<std::size_t>(here.rank)]);
+  const bool in_place = send == MPI_IN_PLACE;
+  const void* const in = in_place ? receive : send;
+  if (n != 0 && (!is_memory(in) || (part != 0 && !is_memory(receive)))) return false;
+  if (!in_place && part != 0 && !before_or_behind(in, n * how->bytes, receive, part * how->bytes)) return false;
   const auto make = [&](work& w) {
-    const bool in_place = send == MPI_IN_PLACE;
-    const void* const in = in_place ? receive : send;
-    if (!is_memory(in) || (part != 0 && !is_memory(receive))) return false;
     w.how = how;
     for (const int c : counts) w.what.sizes.push_back(static_cast<std::size_t>(c));
     w.where = {in, n, receive, part};
-    if (!in_place) return part == 0 || before_or_behind(in, n * how->bytes, receive, part * how->bytes);
+    if (!in_place) return;
     // MPI wants the part where the whole begins.
     auto room = std::make_shared<std::vector<std::max_align_t>>(part * how->bytes / sizeof(std::max_align_t) + 1);
     w.where.out = room->data();
     w.after = [room, receive, bytes = part * how->bytes] { std::memcpy(receive, room->data(), bytes); };
-    return true;
   };
   return e.run(collective_kind::reduce_scatter, comm, n * how->bytes, make, request, result);
 }
@@ -166,11 +165,14 @@ bool allgather(const void* send, int send_count, MPI_Datatype send_type, const r
   if (!are_counts(counts)) return false;
   const auto type = std::make_shared<held_type>(to.type);
   const auto bytes = sum_of(counts) * type->bytes(1);
+  const auto me = static_cast<std::size_t>(here.rank);
+  const bool in_place = send == MPI_IN_PLACE, gives = !in_place && counts[me] != 0;
+  // Addresses may be in the type itself, and count from MPI_BOTTOM.
+  const auto lies = [](const void* p, const held_type& t) { return p != MPI_IN_PLACE && (is_memory(p) || !t.is_in_one_piece()); };
+  if (bytes > most_packed || !lies(to.buffer, *type) || (gives && !has_size(send_type))) return false;
+  const held_type sent(gives ? send_type : MPI_BYTE);
+  if (gives && (!lies(send, sent) || sent.bytes(send_count) != type->bytes(counts[me]))) return false;
   const auto make = [&](work& w) {
-    const auto me = static_cast<std::size_t>(here.rank);
-    const bool in_place = send == MPI_IN_PLACE;
-    if (bytes > most_packed || !is_memory(to.buffer)) return false;
-    if (!in_place && counts[me] != 0 && (!is_memory(send) || !has_size(send_type))) return false;
     bool words = true, one_piece = type->is_in_one_piece();
     std::size_t at = 0, own = 0;
     for (std::size_t k = 0; k < counts.size(); ++k) {
@@ -204,15 +206,12 @@ bool allgather(const void* send, int send_count, MPI_Datatype send_type, const r
     }
     if (counts[me] != 0) {
       if (!in_place) {
-        const held_type sent(send_type);
-        if (sent.bytes(send_count) != type->bytes(counts[me])) return false;
         sent.pack(send, send_count, whole + own);
       } else if (!one_piece) {
         type->pack(first(me), counts[me], whole + own);
       }
     }
     w.where = {whole, bytes / w.how->bytes, whole, bytes / w.how->bytes};
-    return true;
   };
   return e.run(collective_kind::allgather, comm, bytes, make, request, result);
 }
@@ -224,8 +223,8 @@ bool broadcast(void* buffer, int count, MPI_Datatype given, int root, MPI_Comm c
   if (!here.is_usable() || root < 0 || root >= here.size || !has_size(given)) return false;
   const auto type = std::make_shared<held_type>(given);
   const auto bytes = type->bytes(count);
+  if (bytes > most_packed || buffer == MPI_IN_PLACE || (type->is_in_one_piece() && !is_memory(buffer))) return false;
   const auto make = [&](work& w) {
-    if (bytes > most_packed || buffer == MPI_IN_PLACE || (type->is_in_one_piece() && !is_memory(buffer))) return false;
     w.how = &copy_of(bytes % 8 == 0);
     w.what.root = root;
     auto* whole = buffer;
@@ -237,7 +236,6 @@ bool broadcast(void* buffer, int count, MPI_Datatype given, int root, MPI_Comm c
       if (here.rank == root) w.after = [room] {};
     }
     w.where = {whole, bytes / w.how->bytes, whole, bytes / w.how->bytes};
-    return true;
   };
   return e.run(collective_kind::broadcast, comm, bytes, make, request, result);
 }

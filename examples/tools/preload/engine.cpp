@@ -284,7 +284,7 @@ int engine::start(communicator& on, work w, MPI_Request* handle) {
 
 // ---- the other collectives
 
-bool engine::run(omni::detail::collective_kind kind, MPI_Comm comm, std::size_t bytes, const std::function<bool(work&)>& make,
+bool engine::run(omni::detail::collective_kind kind, MPI_Comm comm, std::size_t bytes, const std::function<void(work&)>& make,
                  MPI_Request* handle, int& result) {
   if (!active_.load(std::memory_order_relaxed)) return false;
   const bool blocking = handle == nullptr;
@@ -294,8 +294,9 @@ bool engine::run(omni::detail::collective_kind kind, MPI_Comm comm, std::size_t 
                         (blocking || config_.can_progress);
     communicator* on = nullptr;
     if (wanted && comm != MPI_COMM_NULL && comm != MPI_Comm{}) on = communicator::of(comm, blocking, config_.forced);
-    work w;
-    if (on != nullptr && on->takes && make(w)) {
+    if (on != nullptr && on->takes) {
+      work w;
+      make(w);
       handled = true;
       w.what.kind = kind;
       double seconds = 0;

@@ -68,9 +68,9 @@ class engine {
   /// Reduces, if the call is one for omni; the result is what MPI_Allreduce returns. False: nothing was done.
   bool allreduce(const arguments& a, int& result);
   bool iallreduce(const arguments& a, MPI_Request* request, int& result);
-  /// The same for other collectives, made ready by `make`, of so many bytes in all: what is the same on all ranks. It says that it
-  /// has nothing, on all ranks alike, where the call is none for omni. `request`: nullptr for calls that wait.
-  bool run(omni::detail::collective_kind kind, MPI_Comm comm, std::size_t bytes, const std::function<bool(work&)>& make,
+  /// The same for other collectives, made ready by `make`, of so many bytes in all, which is the same on all ranks. The arguments
+  /// have been looked at: what MPI would refuse does not come here. `request`: nullptr for calls that wait.
+  bool run(omni::detail::collective_kind kind, MPI_Comm comm, std::size_t bytes, const std::function<void(work&)>& make,
            MPI_Request* request, int& result);
   [[nodiscard]] const reduction* find(MPI_Datatype type, MPI_Op op) const { return reductions_->find(type, op); }
 

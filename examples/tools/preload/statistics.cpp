@@ -110,9 +110,10 @@ void statistics::print(std::int64_t least_bytes) const {
   const double saved = all_sum[3] - all_sum[2];
   text << std::defaultfloat << std::setprecision(4);
   if (all_sum[0] > 0) text << "  null blocks       " << 100 * (1 - all_sum[1] / all_sum[0]) << " %\n";
-  if (all_most[handled] > 0) {
+  if (all_sum[3] > 0 || all_most[handled] > 0)
     text << "  bytes sent        " << amount(all_sum[2]) << " instead of " << amount(all_sum[3]) << ": " << amount(saved)
          << " saved\n";
+  if (all_most[handled] > 0) {
     text << "  time              " << all_sum[4] / size << " s for each rank in handled MPI_Allreduce";
     if (all_most[times + 2] > 0) {
       const double ratio = all_most[times + 3] / all_most[times + 2];

@@ -294,14 +294,6 @@ class mpi {
     const auto comm = context_->comm();
     const auto unit = type == MPI_BYTE ? 1 : c.element;
     const auto count = [&](std::size_t bytes) { return detail::mpi_count(bytes / unit); };
-    if (c.cut != nullptr) {
-      counts_.clear();
-      places_.clear();
-      for (std::size_t k = 0; k < c.cut->count(); ++k) {
-        counts_.push_back(count((*c.cut)[k].size * c.element));
-        places_.push_back(count((*c.cut)[k].first * c.element));
-      }
-    }
     if (c.kind == collective_kind::broadcast) {
       const int n = count(c.out.size());
       f(
@@ -309,8 +301,8 @@ class mpi {
           [&](MPI_Request* r) { return MPI_Ibcast(c.out.data(), n, type, c.root, comm, r); });
       return;
     }
-    if (c.kind == collective_kind::allgather && std::equal(counts_.begin() + 1, counts_.end(), counts_.begin())) {
-      const int n = counts_[0];  // for which MPI has better algorithms
+    if (c.kind == collective_kind::allgather && std::equal(c.counts.begin() + 1, c.counts.end(), c.counts.begin())) {
+      const int n = c.counts[0];  // for which MPI has better algorithms
       f(
           "MPI_Allgather", [&] { return MPI_Allgather(MPI_IN_PLACE, 0, type, c.out.data(), n, type, comm); },
           [&](MPI_Request* r) { return MPI_Iallgather(MPI_IN_PLACE, 0, type, c.out.data(), n, type, comm, r); });
@@ -319,9 +311,9 @@ class mpi {
     if (c.kind == collective_kind::allgather) {
       f(
           "MPI_Allgatherv",
-          [&] { return MPI_Allgatherv(MPI_IN_PLACE, 0, type, c.out.data(), counts_.data(), places_.data(), type, comm); },
+          [&] { return MPI_Allgatherv(MPI_IN_PLACE, 0, type, c.out.data(), c.counts.data(), c.places.data(), type, comm); },
           [&](MPI_Request* r) {
-            return MPI_Iallgatherv(MPI_IN_PLACE, 0, type, c.out.data(), counts_.data(), places_.data(), type, comm, r);
+            return MPI_Iallgatherv(MPI_IN_PLACE, 0, type, c.out.data(), c.counts.data(), c.places.data(), type, comm, r);
           });
       return;
     }
@@ -339,13 +331,12 @@ class mpi {
     std::vector<std::byte> apart(inside ? c.out.size() : 0);
     auto* const to = inside ? apart.data() : c.out.data();
     f(
-        "MPI_Reduce_scatter", [&] { return MPI_Reduce_scatter(c.in.data(), to, counts_.data(), type, op, comm); },
-        [&](MPI_Request* r) { return MPI_Ireduce_scatter(c.in.data(), to, counts_.data(), type, op, comm, r); });
+        "MPI_Reduce_scatter", [&] { return MPI_Reduce_scatter(c.in.data(), to, c.counts.data(), type, op, comm); },
+        [&](MPI_Request* r) { return MPI_Ireduce_scatter(c.in.data(), to, c.counts.data(), type, op, comm, r); });
     std::copy(apart.begin(), apart.end(), c.out.begin());
   }
 
   detail::mpi_context* context_;
-  std::vector<int> counts_, places_;  // of the call of MPI that is under way
 };
 
 }  // namespace omni::transport

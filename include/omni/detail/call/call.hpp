@@ -232,7 +232,8 @@ class call {
   /// Of the blocks that are there and may come from this rank: how many, and one by number.
   [[nodiscard]] std::size_t given_blocks() const {
     if (!gathers()) return blocks_there();
-    return view_->cut ? (*view_->cut)[view_->part].blocks : view_->given.size != 0 ? blocks_ : 0;
+    if (view_->cut) return view_->part < view_->cut->count() ? (*view_->cut)[view_->part].blocks : 0;
+    return view_->given.size != 0 ? blocks_ : 0;
   }
   [[nodiscard]] std::size_t given_block(std::size_t i) const {
     if (!view_ || !view_->cut) return i;

@@ -77,6 +77,9 @@ struct copies {
 
   static constexpr std::string_view name = "none";
   [[nodiscard]] T identity() const { return null; }
+  [[nodiscard]] std::uint64_t fingerprint() const requires(is_complex<T> && sizeof(T) <= 16) {  // without padding
+    return hash({reinterpret_cast<const char*>(&null), sizeof(T)});
+  }
   T operator()(const T& /*of nobody*/, const T& b) const { return b; }
 };
 template <class Op>

@@ -4,9 +4,9 @@
 
 #include <cstddef>
 #include <span>
+#include <vector>
 
 #include "../../roles.hpp"
-#include "../deal/parts.hpp"
 
 namespace omni::detail {
 
@@ -14,11 +14,11 @@ namespace omni::detail {
 struct dense_call {
   collective_kind kind = collective_kind::allreduce;
   int root = 0;
-  std::span<const std::byte> in;  ///< of an allgather the output, with this rank's part in its place
-  std::span<std::byte> out;       ///< of a reduce_scatter this rank's part
-  std::size_t element = 1;        ///< bytes
-  const parts* cut = nullptr;     ///< the ranks' parts, where there are some
-  const void* how = nullptr;      ///< the native of a call
+  std::span<const std::byte> in;        ///< of an allgather the output, with this rank's part in its place
+  std::span<std::byte> out;             ///< of a reduce_scatter this rank's part
+  std::size_t element = 1;              ///< bytes
+  const void* how = nullptr;            ///< the native of a call
+  std::vector<int> counts{}, places{};  ///< of the ranks' parts, where there are some: elements, or bytes of what is only copied
 };
 
 }  // namespace omni::detail

@@ -2,6 +2,11 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <vector>
+
 #include "../../topology/automatic.hpp"
 #include "../call/chosen_engine.hpp"
 #include "../call/selection_context.hpp"
@@ -36,20 +41,47 @@ inline algorithm choose_for(const automatic& t, const call& c, const selection_c
   return t.is_native(c.kind, c.bytes(), c.traffic(), here) ? algorithm::native : algorithm::streams;
 }
 
-/// A call as the transport's own collectives have it.
-inline dense_call dense_of(const call& c) { return {c.kind, c.root, c.in, c.out, c.element_bytes(), c.cut(), c.native}; }
+/// A call as the transport's own collectives have it. It lives until they are done. Precondition: the tensor's bytes fit an int.
+inline dense_call dense_of(const call& c) {
+  dense_call made{c.kind, c.root, c.in, c.out, c.element_bytes(), c.native};
+  const auto unit = c.kind == collective_kind::allgather ? c.element_bytes() : 1;
+  for (std::size_t k = 0; c.cut() != nullptr && k < c.cut()->count(); ++k) {
+    const auto& part = (*c.cut())[k];
+    made.counts.push_back(static_cast<int>(part.size * unit));
+    made.places.push_back(static_cast<int>(part.first * unit));
+  }
+  return made;
+}
 
 /// The transport's own collective, not blocking.
 class native_engine {
  public:
   native_engine(const call& c, any_transport& transport) : call_(c), transport_(transport) {}
+  native_engine(const native_engine&) = delete;
+  native_engine(native_engine&&) = delete;
+  native_engine& operator=(const native_engine&) = delete;
+  native_engine& operator=(native_engine&&) = delete;
+  ~native_engine() {
+    if (under_way_ && !reduced_) static_cast<void>(under_way_.release());  // it may still be written to
+  }
 
-  void start() { transport_.begin_dense(dense_of(call_)); }
+  void start() {
+    under_way_ = std::make_unique<memory>(memory{dense_of(call_), {}});
+    auto& d = under_way_->dense;
+    if (d.kind == collective_kind::reduce_scatter && call_.in_place()) {  // what MPI may not: ranks may differ in it
+      under_way_->apart.resize(d.out.size());
+      d.out = under_way_->apart;
+    }
+    transport_.begin_dense(d);
+  }
   bool progress() {
-    reduced_ = reduced_ || transport_.test_dense();
+    if (!reduced_ && transport_.test_dense()) settle();
     return reduced_;
   }
-  void wait() { transport_.wait_dense(); }
+  void wait() {
+    transport_.wait_dense();
+    settle();
+  }
   [[nodiscard]] bool done() const { return reduced_; }
   [[nodiscard]] static bool sends_itself() { return false; }
   [[nodiscard]] awaited awaits() const { return {{}, "MPI's own collective"}; }
@@ -59,8 +91,19 @@ class native_engine {
   }
 
  private:
+  struct memory {
+    dense_call dense;
+    std::vector<std::byte> apart;  // for the output
+  };
+  void settle() {
+    if (reduced_) return;
+    std::copy(under_way_->apart.begin(), under_way_->apart.end(), call_.out.begin());
+    reduced_ = true;
+  }
+
   const call& call_;
   any_transport& transport_;
+  std::unique_ptr<memory> under_way_;
   bool reduced_ = false;
 };
 

@@ -28,7 +28,7 @@ struct sample {
 inline sample sample_of(const call& c) {
   if (!c.skips()) return {};
   const auto blocks = c.given_blocks();
-  if (blocks == 0) return {0, 1};
+  if (blocks == 0) return {0, c.gathers() ? 0.0 : 1.0};  // who gives nothing has no say
   const auto samples = std::min(std::clamp<std::size_t>(blocks / 32, 16, 128), blocks);
   const auto stride = blocks / samples;
   // By the golden section, so that the first few are spread over the tensor, too: one end of it may be denser than the rest.

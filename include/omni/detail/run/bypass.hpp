@@ -14,8 +14,10 @@ namespace omni::detail {
 inline bool may_bypass(const automatic& topology, const call& c, const any_transport& transport) {
   if (c.native == nullptr || c.is_stage) return false;
   const auto* const w = transport.shared_window();
-  if (w != nullptr && c.kind != collective_kind::allreduce && topology.small_bytes == 0 && c.bytes() <= automatic::tiny_bytes)
-    return context_of(transport).forced == preset::automatic;
+  if (w != nullptr && c.kind != collective_kind::allreduce && topology.small_bytes == 0) {
+    const auto forced = context_of(transport).forced;
+    return c.bytes() <= (forced == preset::automatic ? automatic::tiny_bytes : forced == preset::mpi ? automatic::one_message : 0);
+  }
   return (w == nullptr || w->ranks() > automatic::most_sharing_ranks) && topology.is_small(c.bytes(), context_of(transport));
 }
 /// Whether it does.

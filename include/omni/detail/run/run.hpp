@@ -128,8 +128,7 @@ request start_whole(std::shared_ptr<any_transport> transport, const call& c, con
   take_part(started, transport->rank(), transport->size());
   expect_usable_over(*transport, started, topology);
   started.blocking = false;
-  const bool apart = started.kind != collective_kind::reduce_scatter || !started.in_place();
-  if (started.kind != collective_kind::allreduce && !(transport->has_own_collectives() && apart)) started.native = nullptr;
+  if (started.kind != collective_kind::allreduce && !transport->has_own_collectives()) started.native = nullptr;
   started.outlive();
   auto op = make_operation(std::move(transport), started, topology);
   op->progress();

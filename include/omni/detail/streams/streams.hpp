@@ -134,6 +134,7 @@ class stream_engine : lent_state<stream_state>, public stream_exchange {
     r = report_;
     r.blocks_total = call_.blocks_there();
     if (!started_) return;
+    if (call_.kind == collective_kind::broadcast && rank_ == call_.root) r.union_blocks = r.blocks_sent;
     r.extra_bytes = s_->bytes();
     r.bytes_saved = static_cast<std::size_t>(std::max<std::ptrdiff_t>(saved_, 0));
     count_bytes(r);
@@ -353,7 +354,7 @@ class stream_engine : lent_state<stream_state>, public stream_exchange {
     if (returns_results()) {
       const auto sent =
           add_block(s.results, messages_, row, {out, bytes}, size, call_.null(), packs_ ? &s.result_packer : nullptr, limits_.how);
-      note_packed(bytes, sent, s.peers.size());
+      note_packed(bytes, sent, s.receivers.size());
     }
     ++report_.union_blocks;
     s.unpacked.pop(s.arriving, row, messages_);
