@@ -43,6 +43,7 @@ concept outlives = std::is_lvalue_reference_v<Comm> || !transport_type<std::remo
 ///     omni::reduce_scatter(comm, data, part [, omni::part_sizes{sizes}] [, operation] [, policies...]);
 ///     omni::reduce_scatter(comm, data, ...);      // in place: this rank's part of data is the result, the rest stays as it is
 ///
+/// @param comm as for omni::allreduce. Collective.
 /// @param data the whole tensor, of the same size on all ranks.
 /// @param more an output, which comes first and has the elements of this rank's part; how many each part has, else all have as many
 ///   (`usage` if that does not come out even); an operation (default sum) and policies.
@@ -68,7 +69,9 @@ requires detail::outlives<Comm&&>
 ///     omni::allgather(comm, part, all [, omni::part_sizes{sizes}] [, omni::null_value{x}] [, policies...]);
 ///     omni::allgather(comm, all, ...);            // in place: this rank's part is in its place in `all`
 ///
-/// @param part this rank's. @param more first the output, of the same size on all ranks; how many elements each part has, else all
+/// @param comm as for omni::allreduce. Collective.
+/// @param part this rank's.
+/// @param more first the output, of the same size on all ranks; how many elements each part has, else all
 ///   have as many; what is null, the same on all ranks, else an element of which all bits are zero; policies.
 ///
 /// Cost: N-1 messages for nearly empty parts; of its own part's blocks that are not null a rank sends each to all N-1 others, and
@@ -88,6 +91,8 @@ requires detail::outlives<Comm&&>
 ///     omni::reduce(comm, data, out, omni::root{0} [, operation] [, policies...]);
 ///     omni::reduce(comm, data, omni::root{0}, ...);   // in place: the root's data is the result, that of the others stays
 ///
+/// @param comm as for omni::allreduce. Collective.
+/// @param data this rank's tensor, of the same size on all.
 /// @param more an output, which comes first and is written on the root only (elsewhere it may be empty, but for a group); the root
 ///   (default rank 0), the same on all ranks; an operation (default sum) and policies.
 ///
@@ -111,6 +116,7 @@ requires(detail::outlives<Comm&&>&& detail::spannable<std::remove_reference_t<Da
 ///
 ///     omni::broadcast(comm, data, omni::root{0} [, omni::null_value{x}] [, policies...]);
 ///
+/// @param comm as for omni::allreduce. Collective.
 /// @param data the root's, which is read; the others', of the same size, which is written.
 /// @param more the root (default rank 0) and what is null (else an element of which all bits are zero), both the same on all ranks;
 ///   policies.

@@ -12,6 +12,13 @@
 
 static int rank, size, errors;
 
+/* MPICH 4.0.2 crashes by itself in a reduce in place to another root than rank 0. */
+#ifdef MPICH
+enum { is_mpich = 1 };
+#else
+enum { is_mpich = 0 };
+#endif
+
 static void expect(int right, const char* what, int n) {
   if (right) return;
   if (++errors <= 20) fprintf(stderr, "rank %d: wrong: %s, %d elements\n", rank, what, n);
@@ -42,7 +49,7 @@ static void finish(int waits, MPI_Request* request) {
 static void try_reduce(MPI_Comm comm, int n, int waits) {
   int root, in_place, i;
   for (root = 0; root < size; root += 1 + size / 3)
-    for (in_place = 0; in_place < 2; ++in_place) {
+    for (in_place = 0; in_place < (root == 0 || !is_mpich ? 2 : 1); ++in_place) {
       int* const in = filled(n);
       int* const out = blank(n);
       const void* const from = in_place && rank == root ? MPI_IN_PLACE : in;

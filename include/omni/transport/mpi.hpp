@@ -263,11 +263,10 @@ class mpi {
                   "MPI_Iallreduce");
     return request;
   }
-  /// The other collectives. Precondition: the sizes in bytes fit an int.
+  /// The other collectives. Preconditions: the sizes in bytes fit an int; a reduce and a reduce_scatter are not in place.
   void run_dense(const detail::dense_call& c, const reduction& how) {
     dense(c, how, [](const char* what, auto blocking, auto /*starting*/) { detail::check(blocking(), what); });
   }
-  /// Precondition: a reduce_scatter is not in place.
   [[nodiscard]] MPI_Request begin_dense(const detail::dense_call& c, const reduction& how) {
     MPI_Request request = MPI_REQUEST_NULL;
     dense(c, how, [&](const char* what, auto /*blocking*/, auto starting) { detail::check(starting(&request), what); });
@@ -320,20 +319,15 @@ class mpi {
     const auto op = detail::mpi_contexts::operation_of(how);
     const int n = count(c.in.size());
     if (c.kind == collective_kind::reduce) {
-      const void* const from = c.in.data() == c.out.data() && rank() == c.root ? MPI_IN_PLACE : c.in.data();
+      const void* const from = c.in.data();
       f(
           "MPI_Reduce", [&] { return MPI_Reduce(from, c.out.data(), n, type, op, c.root, comm); },
           [&](MPI_Request* r) { return MPI_Ireduce(from, c.out.data(), n, type, op, c.root, comm, r); });
       return;
     }
-    // MPI may not read and write the same memory, and takes in place for something else.
-    const bool inside = c.out.data() >= c.in.data() && c.out.data() < c.in.data() + c.in.size();
-    std::vector<std::byte> apart(inside ? c.out.size() : 0);
-    auto* const to = inside ? apart.data() : c.out.data();
     f(
-        "MPI_Reduce_scatter", [&] { return MPI_Reduce_scatter(c.in.data(), to, c.counts.data(), type, op, comm); },
-        [&](MPI_Request* r) { return MPI_Ireduce_scatter(c.in.data(), to, c.counts.data(), type, op, comm, r); });
-    std::copy(apart.begin(), apart.end(), c.out.begin());
+        "MPI_Reduce_scatter", [&] { return MPI_Reduce_scatter(c.in.data(), c.out.data(), c.counts.data(), type, op, comm); },
+        [&](MPI_Request* r) { return MPI_Ireduce_scatter(c.in.data(), c.out.data(), c.counts.data(), type, op, comm, r); });
   }
 
   detail::mpi_context* context_;

@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <cstddef>
 #include <memory>
+#include <optional>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "../../topology/automatic.hpp"
@@ -53,6 +56,29 @@ inline dense_call dense_of(const call& c) {
   return made;
 }
 
+/// The same, with memory of its own for what MPI may not do in place, or does wrong: a reduce_scatter into the input, and a reduce
+/// in place to another root than rank 0 (MPICH 4.0.2 crashes). The ranks may differ in it.
+struct dense_memory {
+  dense_call dense;
+  std::vector<std::byte> apart;
+
+  explicit dense_memory(const call& c) : dense(dense_of(c)) {
+    const auto n = dense.out.size();
+    if (dense.kind == collective_kind::reduce_scatter && (n == 0 || c.in_place())) {
+      apart.resize(n + 1);  // MPICH wants an address also for nothing
+      dense.out = std::span(apart).first(n);
+    } else if (dense.kind == collective_kind::reduce && n != 0 && c.in_place()) {
+      apart.assign(dense.in.begin(), dense.in.end());
+      dense.in = apart;
+    }
+  }
+  /// When it is done.
+  void settle(const call& c) const {
+    if (dense.kind != collective_kind::reduce_scatter || apart.empty()) return;
+    std::copy(apart.begin(), apart.end() - 1, c.out.begin());
+  }
+};
+
 /// The transport's own collective, not blocking.
 class native_engine {
  public:
@@ -62,18 +88,11 @@ class native_engine {
   native_engine& operator=(const native_engine&) = delete;
   native_engine& operator=(native_engine&&) = delete;
   ~native_engine() {
-    if (under_way_ && !reduced_) static_cast<void>(under_way_.release());  // it may still be written to
+    // It may still be written to.
+    if (under_way_ && !reduced_) static_cast<void>(std::make_unique<dense_memory>(std::move(*under_way_)).release());
   }
 
-  void start() {
-    under_way_ = std::make_unique<memory>(memory{dense_of(call_), {}});
-    auto& d = under_way_->dense;
-    if (d.kind == collective_kind::reduce_scatter && call_.in_place()) {  // what MPI may not: ranks may differ in it
-      under_way_->apart.resize(d.out.size());
-      d.out = under_way_->apart;
-    }
-    transport_.begin_dense(d);
-  }
+  void start() { transport_.begin_dense(under_way_.emplace(call_).dense); }
   bool progress() {
     if (!reduced_ && transport_.test_dense()) settle();
     return reduced_;
@@ -91,19 +110,15 @@ class native_engine {
   }
 
  private:
-  struct memory {
-    dense_call dense;
-    std::vector<std::byte> apart;  // for the output
-  };
   void settle() {
     if (reduced_) return;
-    std::copy(under_way_->apart.begin(), under_way_->apart.end(), call_.out.begin());
+    under_way_->settle(call_);
     reduced_ = true;
   }
 
   const call& call_;
   any_transport& transport_;
-  std::unique_ptr<memory> under_way_;
+  std::optional<dense_memory> under_way_;
   bool reduced_ = false;
 };
 

@@ -57,7 +57,9 @@ inline report run_natively(any_transport& transport, const call& c, const stopwa
   transport.expect_usable();  // a peer that knows of an error does not come
   report r;
   try {
-    transport.run_dense(dense_of(c));
+    const dense_memory m(c);
+    transport.run_dense(m.dense);
+    m.settle(c);
   } catch (const std::exception& e) {
     transport.mark_broken(e.what());
     throw;
