@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <type_traits>
+#include <utility>
 
 #include "detail/run/dispatch.hpp"
 #include "request.hpp"
@@ -53,8 +53,7 @@ namespace omni {
 /// Deep Learning (OmniReduce), SIGCOMM 2021.
 template <class... Policies, class Comm, class Data, class... More>
 report allreduce(Comm&& comm, Data&& data, More&&... more) {
-  return detail::parse<detail::collective_kind::allreduce, report, Policies...>(
-      [&](auto& call, const auto& topology) { return detail::run_call(comm, call, topology); }, data, more...);
+  return detail::run_collective<detail::collective_kind::allreduce, Policies...>(comm, data, more...);
 }
 
 /// The same, without waiting: the buffers belong to the operation until the request is done. Any number may be in flight, on any
@@ -66,10 +65,7 @@ report allreduce(Comm&& comm, Data&& data, More&&... more) {
 /// reach that call, as they may with MPI_Iallreduce. Wait for them first, or make the call an iallreduce too.
 template <class... Policies, class Comm, class Data, class... More>
 [[nodiscard]] request iallreduce(Comm&& comm, Data&& data, More&&... more) {
-  constexpr bool lives = std::is_lvalue_reference_v<Comm&&> || !transport_type<std::remove_cvref_t<Comm>>;
-  static_assert(lives, "omni: the request would outlive the transport, which is a temporary; give it a name");
-  return detail::parse<detail::collective_kind::allreduce, request, Policies...>(
-      [&](auto& call, const auto& topology) { return detail::start_call(comm, call, topology); }, data, more...);
+  return detail::start_collective<detail::collective_kind::allreduce, Policies...>(std::forward<Comm>(comm), data, more...);
 }
 
 }  // namespace omni

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <type_traits>
+#include <utility>
 
 #include "allreduce.hpp"
 #include "roles.hpp"
@@ -13,31 +14,6 @@
 // the workers. Transports that may lose packets carry none of them.
 
 namespace omni {
-namespace detail {
-
-template <class Comm>
-consteval bool loses_nothing() {
-  if constexpr (transport_type<std::remove_const_t<Comm>>) return !may_lose<std::remove_const_t<Comm>>;
-  else return true;
-}
-template <collective_kind C, class... Policies, class Comm, class Data, class... More>
-report run_collective(Comm& comm, Data& data, More&... more) {
-  static_assert(loses_nothing<Comm>(), "omni: collectives other than allreduce need a transport that loses nothing");
-  return parse<C, report, Policies...>([&](auto& call, const auto& topology) { return run_call(comm, call, topology); }, data,
-                                       more...);
-}
-template <collective_kind C, class... Policies, class Comm, class Data, class... More>
-request start_collective(Comm& comm, Data& data, More&... more) {
-  static_assert(loses_nothing<Comm>(), "omni: collectives other than allreduce need a transport that loses nothing");
-  return parse<C, request, Policies...>([&](auto& call, const auto& topology) { return start_call(comm, call, topology); }, data,
-                                        more...);
-}
-/// What is started on a transport needs it until it is done.
-template <class Comm>
-concept outlives = std::is_lvalue_reference_v<Comm> || !transport_type<std::remove_cvref_t<Comm>>;
-
-}  // namespace detail
-
 /// Reduces a tensor over all ranks; each rank gets one part of the result, the ranks' parts in order.
 ///
 ///     omni::reduce_scatter(comm, data, part [, omni::part_sizes{sizes}] [, operation] [, policies...]);
@@ -59,9 +35,8 @@ report reduce_scatter(Comm&& comm, Data&& data, More&&... more) {
   return detail::run_collective<detail::collective_kind::reduce_scatter, Policies...>(comm, data, more...);
 }
 template <class... Policies, class Comm, class Data, class... More>
-requires detail::outlives<Comm&&>
 [[nodiscard]] request ireduce_scatter(Comm&& comm, Data&& data, More&&... more) {
-  return detail::start_collective<detail::collective_kind::reduce_scatter, Policies...>(comm, data, more...);
+  return detail::start_collective<detail::collective_kind::reduce_scatter, Policies...>(std::forward<Comm>(comm), data, more...);
 }
 
 /// Puts the ranks' parts together, in their order; every rank gets the whole.
@@ -81,9 +56,8 @@ report allgather(Comm&& comm, Data&& part, More&&... more) {
   return detail::run_collective<detail::collective_kind::allgather, Policies...>(comm, part, more...);
 }
 template <class... Policies, class Comm, class Data, class... More>
-requires detail::outlives<Comm&&>
 [[nodiscard]] request iallgather(Comm&& comm, Data&& part, More&&... more) {
-  return detail::start_collective<detail::collective_kind::allgather, Policies...>(comm, part, more...);
+  return detail::start_collective<detail::collective_kind::allgather, Policies...>(std::forward<Comm>(comm), part, more...);
 }
 
 /// Reduces a tensor, or a group of tensors, over all ranks; the root gets the result.
@@ -107,9 +81,9 @@ requires detail::spannable<std::remove_reference_t<Data>> report reduce(Comm&& c
   return detail::run_collective<detail::collective_kind::reduce, Policies...>(comm, data, more...);
 }
 template <class... Policies, class Comm, class Data, class... More>
-requires(detail::outlives<Comm&&>&& detail::spannable<std::remove_reference_t<Data>>) [[nodiscard]] request
-    ireduce(Comm&& comm, Data&& data, More&&... more) {
-  return detail::start_collective<detail::collective_kind::reduce, Policies...>(comm, data, more...);
+requires detail::spannable<std::remove_reference_t<Data>>
+[[nodiscard]] request ireduce(Comm&& comm, Data&& data, More&&... more) {
+  return detail::start_collective<detail::collective_kind::reduce, Policies...>(std::forward<Comm>(comm), data, more...);
 }
 
 /// Gives every rank the root's tensor, or group of tensors.
@@ -131,9 +105,9 @@ requires detail::spannable<std::remove_reference_t<Data>> report broadcast(Comm&
   return detail::run_collective<detail::collective_kind::broadcast, Policies...>(comm, data, more...);
 }
 template <class... Policies, class Comm, class Data, class... More>
-requires(detail::outlives<Comm&&>&& detail::spannable<std::remove_reference_t<Data>>) [[nodiscard]] request
-    ibroadcast(Comm&& comm, Data&& data, More&&... more) {
-  return detail::start_collective<detail::collective_kind::broadcast, Policies...>(comm, data, more...);
+requires detail::spannable<std::remove_reference_t<Data>>
+[[nodiscard]] request ibroadcast(Comm&& comm, Data&& data, More&&... more) {
+  return detail::start_collective<detail::collective_kind::broadcast, Policies...>(std::forward<Comm>(comm), data, more...);
 }
 
 }  // namespace omni

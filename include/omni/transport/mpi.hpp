@@ -20,6 +20,7 @@
 #include "../detail/carry/dense_call.hpp"
 #include "../detail/mpi/context.hpp"
 #include "../detail/mpi/contexts.hpp"
+#include "../detail/mpi/dense.hpp"
 #include "../detail/mpi/native.hpp"
 #include "../detail/shared/window_mailbox.hpp"
 
@@ -265,11 +266,13 @@ class mpi {
   }
   /// The other collectives. Preconditions: the sizes in bytes fit an int; a reduce and a reduce_scatter are not in place.
   void run_dense(const detail::dense_call& c, const reduction& how) {
-    dense(c, how, [](const char* what, auto blocking, auto /*starting*/) { detail::check(blocking(), what); });
+    detail::dense_by_mpi(context_->comm(), c, how,
+                         [](const char* what, auto blocking, auto /*starting*/) { detail::check(blocking(), what); });
   }
   [[nodiscard]] MPI_Request begin_dense(const detail::dense_call& c, const reduction& how) {
     MPI_Request request = MPI_REQUEST_NULL;
-    dense(c, how, [&](const char* what, auto /*blocking*/, auto starting) { detail::check(starting(&request), what); });
+    detail::dense_by_mpi(context_->comm(), c, how,
+                         [&](const char* what, auto /*blocking*/, auto starting) { detail::check(starting(&request), what); });
     return request;
   }
   [[nodiscard]] bool one_host() const { return context_->one_host(); }
@@ -284,51 +287,6 @@ class mpi {
 
  private:
   static constexpr std::size_t largest_count = std::size_t{1} << 30U;
-
-  // Calls f(name, blocking, starting) with MPI's two forms of the call.
-  template <class F>
-  void dense(const detail::dense_call& c, const reduction& how, const F& f) {
-    using detail::collective_kind;
-    const auto type = how.type();
-    const auto comm = context_->comm();
-    const auto unit = type == MPI_BYTE ? 1 : c.element;
-    const auto count = [&](std::size_t bytes) { return detail::mpi_count(bytes / unit); };
-    if (c.kind == collective_kind::broadcast) {
-      const int n = count(c.out.size());
-      f(
-          "MPI_Bcast", [&] { return MPI_Bcast(c.out.data(), n, type, c.root, comm); },
-          [&](MPI_Request* r) { return MPI_Ibcast(c.out.data(), n, type, c.root, comm, r); });
-      return;
-    }
-    if (c.kind == collective_kind::allgather && std::equal(c.counts.begin() + 1, c.counts.end(), c.counts.begin())) {
-      const int n = c.counts[0];  // for which MPI has better algorithms
-      f(
-          "MPI_Allgather", [&] { return MPI_Allgather(MPI_IN_PLACE, 0, type, c.out.data(), n, type, comm); },
-          [&](MPI_Request* r) { return MPI_Iallgather(MPI_IN_PLACE, 0, type, c.out.data(), n, type, comm, r); });
-      return;
-    }
-    if (c.kind == collective_kind::allgather) {
-      f(
-          "MPI_Allgatherv",
-          [&] { return MPI_Allgatherv(MPI_IN_PLACE, 0, type, c.out.data(), c.counts.data(), c.places.data(), type, comm); },
-          [&](MPI_Request* r) {
-            return MPI_Iallgatherv(MPI_IN_PLACE, 0, type, c.out.data(), c.counts.data(), c.places.data(), type, comm, r);
-          });
-      return;
-    }
-    const auto op = detail::mpi_contexts::operation_of(how);
-    const int n = count(c.in.size());
-    if (c.kind == collective_kind::reduce) {
-      const void* const from = c.in.data();
-      f(
-          "MPI_Reduce", [&] { return MPI_Reduce(from, c.out.data(), n, type, op, c.root, comm); },
-          [&](MPI_Request* r) { return MPI_Ireduce(from, c.out.data(), n, type, op, c.root, comm, r); });
-      return;
-    }
-    f(
-        "MPI_Reduce_scatter", [&] { return MPI_Reduce_scatter(c.in.data(), c.out.data(), c.counts.data(), type, op, comm); },
-        [&](MPI_Request* r) { return MPI_Ireduce_scatter(c.in.data(), c.out.data(), c.counts.data(), type, op, comm, r); });
-  }
 
   detail::mpi_context* context_;
 };

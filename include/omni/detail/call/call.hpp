@@ -16,29 +16,18 @@
 
 #include "../../block.hpp"
 #include "../../concepts.hpp"
-#include "../deal/parts.hpp"
 #include "../detect/mark.hpp"
 #include "../wire/packed_block.hpp"
 #include "../wire/signature.hpp"
 #include "element_loops.hpp"
 #include "tensor_elsewhere.hpp"
 #include "tensor_group.hpp"
+#include "tensor_view.hpp"
 
 namespace omni::detail {
 
 /// Where there is no member.
 struct nothing {};
-
-/// What a rank gives and gets of the tensor, where that is not all of it.
-struct tensor_view {
-  std::optional<parts> cut{};              ///< one for each rank; blocks are taken in the order of its map
-  bool gathers = false;                    ///< every block comes from one rank: the one whose part it is in, or the root
-  block_range given{};                     ///< the elements that come from this rank, where they gather
-  block_range gotten{0, ~std::size_t{0}};  ///< those that it gets
-  std::size_t part = 0;                    ///< which is this rank's
-  bool cleared = false;                    ///< where they gather: what comes from others is null already
-  bool consumes = false;                   ///< nothing stays of what has been sent
-};
 
 /// Everything about one collective that is known before anything is sent: what a topology's engine works on. The types of the
 /// caller's arguments are behind its functions: tensors are bytes here, and lengths are counted in elements.

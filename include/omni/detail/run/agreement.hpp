@@ -28,7 +28,7 @@ struct sample {
 inline sample sample_of(const call& c) {
   if (!c.skips()) return {};
   const auto blocks = c.given_blocks();
-  if (blocks == 0) return {0, c.gathers() ? 0.0 : 1.0};  // who gives nothing has no say
+  if (blocks == 0) return {0, 0};
   const auto samples = std::min(std::clamp<std::size_t>(blocks / 32, 16, 128), blocks);
   const auto stride = blocks / samples;
   // By the golden section, so that the first few are spread over the tensor, too: one end of it may be denser than the rest.
@@ -58,7 +58,8 @@ inline sample sample_of(const call& c) {
     elements_found += find_elements(c.input(block) + from * c.element_bytes(), some, c.null(), bits);
   }
   const auto share = [](std::size_t some, std::size_t all) { return static_cast<double>(some) / static_cast<double>(all); };
-  return {share(found, looked_at), elements == 0 ? 1 : share(elements_found, elements)};
+  // Who has nothing has no say in packing.
+  return {share(found, looked_at), !c.asks_to_pack() ? 1 : elements == 0 ? 0 : share(elements_found, elements)};
 }
 
 /// The same; of a call that cannot be looked at, that it is dense: what fails here fails again in the engine, which tells the

@@ -130,6 +130,13 @@ auto with_call(std::span<const T> in, std::span<T> out, const F& f, const A&... 
   return f(made, c.topology);
 }
 
+/// Whether messages arrive. A communicator's do.
+template <class Comm>
+consteval bool loses_nothing() {
+  if constexpr (transport_type<std::remove_const_t<Comm>>) return !may_lose<std::remove_const_t<Comm>>;
+  else return true;
+}
+
 /// Tells `in place` from `out of place`, checks what can be checked while compiling, and goes on with f.
 template <collective_kind C, class Result, class... Policies, class F, class Data, class... More>
 Result parse(const F& f, Data& data, const More&... more) {
@@ -186,6 +193,24 @@ requires spannable<Out> Result parse(const F& f, Data& data, Out& out, const Mor
       return with_call<C, T>(std::span<const T>(as_span(data)), as_span(out), f, Policies{}..., more...);
     }
   }
+}
+
+/// Runs a collective, or starts one, by the arguments of its public function.
+template <collective_kind C, class... Policies, class Comm, class Data, class... More>
+report run_collective(Comm& comm, Data& data, More&... more) {
+  static_assert(C == collective_kind::allreduce || loses_nothing<Comm>(),
+                "omni: collectives other than allreduce need a transport that loses nothing");
+  return parse<C, report, Policies...>([&](auto& call, const auto& topology) { return run_call(comm, call, topology); }, data,
+                                       more...);
+}
+template <collective_kind C, class... Policies, class Comm, class Data, class... More>
+request start_collective(Comm&& comm, Data& data, More&... more) {
+  static_assert(C == collective_kind::allreduce || loses_nothing<std::remove_reference_t<Comm>>(),
+                "omni: collectives other than allreduce need a transport that loses nothing");
+  constexpr bool lives = std::is_lvalue_reference_v<Comm&&> || !transport_type<std::remove_cvref_t<Comm>>;
+  static_assert(lives, "omni: the request would outlive the transport, which is a temporary; give it a name");
+  return parse<C, request, Policies...>([&](auto& call, const auto& topology) { return start_call(comm, call, topology); }, data,
+                                        more...);
 }
 
 }  // namespace omni::detail

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -18,38 +17,12 @@
 #include "block_scanner.hpp"
 #include "in_stream.hpp"
 #include "out_stream.hpp"
+#include "roles_of_call.hpp"
 #include "stream_exchange.hpp"
 #include "stream_options.hpp"
 #include "stream_state.hpp"
 
 namespace omni::detail {
-
-/// What the ranks are to each other in a call, if those that reduce for all ranks are `who`.
-///
-/// A reduce goes past owners, who send what they fold to the root, or straight to the root; a broadcast likewise. The root itself
-/// is no owner: its link is the one that has most to carry. One hop is better for few bytes, and where the root would have no more
-/// to carry: between two ranks, and in a broadcast where the packets lie in memory that all of them read.
-inline stream_roles roles_of(ownership who, const call& c, int ranks) {
-  constexpr double few_bytes = 64 << 10U;
-  const double n = ranks, d = c.traffic();
-  const bool one_hop = ranks == 2 || (n - 1) * d * static_cast<double>(c.bytes()) <= few_bytes;
-  switch (c.kind) {
-    case collective_kind::allreduce:
-      break;
-    case collective_kind::reduce_scatter:
-      return ownership::kept;
-    case collective_kind::allgather:
-      return ownership::replicated;
-    case collective_kind::reduce:
-      // Of blocks that no two ranks have the root gets as many either way.
-      if (one_hop || (n - 1) * d <= 1 - std::pow(1 - d, n)) return {ownership::kept, which::root, which::root, c.root};
-      return {ownership::shared, which::others, which::root, c.root};
-    case collective_kind::broadcast:
-      if (one_hop || c.shares) return ownership::replicated;
-      return {ownership::shared, which::others, which::others, c.root};
-  }
-  return who;
-}
 
 /// The engine of the owner streams (docs/algorithms.md). To each owner goes one stream of packets: this rank's non-null blocks of
 /// the owner's share in ascending order, and how far the stream now covers the share. The owner folds a block in rank order as soon

@@ -1,0 +1,39 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <cmath>
+
+#include "../call/call.hpp"
+#include "stream_roles.hpp"
+
+namespace omni::detail {
+
+/// What the ranks are to each other in a call, if those that reduce for all ranks are `who`.
+///
+/// A reduce goes past owners, who send what they fold to the root, or straight to the root; a broadcast likewise. The root itself
+/// is no owner: its link is the one that has most to carry. One hop is better for few bytes, and where the root would have no more
+/// to carry: between two ranks, and in a broadcast where the packets lie in memory that all of them read.
+inline stream_roles roles_of(ownership who, const call& c, int ranks) {
+  constexpr double few_bytes = 64 << 10U;
+  const double n = ranks, d = c.traffic();
+  const bool one_hop = ranks == 2 || (n - 1) * d * static_cast<double>(c.bytes()) <= few_bytes;
+  switch (c.kind) {
+    case collective_kind::allreduce:
+      break;
+    case collective_kind::reduce_scatter:
+      return ownership::kept;
+    case collective_kind::allgather:
+      return ownership::replicated;
+    case collective_kind::reduce:
+      // Of blocks that no two ranks have the root gets as many either way.
+      if (one_hop || (n - 1) * d <= 1 - std::pow(1 - d, n)) return {ownership::kept, which::root, which::root, c.root};
+      return {ownership::shared, which::others, which::root, c.root};
+    case collective_kind::broadcast:
+      if (one_hop || c.shares) return ownership::replicated;
+      return {ownership::shared, which::others, which::others, c.root};
+  }
+  return who;
+}
+
+}  // namespace omni::detail
