@@ -20,6 +20,7 @@
 #include "detail/call/trace.hpp"
 #include "detail/call/typed_call.hpp"
 #include "detail/pairs/distinct.hpp"
+#include "detail/pairs/recorded_pairs.hpp"
 #include "detail/pairs/sparse_call.hpp"
 #include "detail/pairs/sparse_streams.hpp"
 #include "engines.hpp"
@@ -59,7 +60,7 @@ template <class Keys, class Values>
 sparse_view(const Keys&, const Values&, std::size_t)
     -> sparse_view<std::remove_const_t<detail::span_element<const Keys>>, std::remove_const_t<detail::span_element<const Values>>>;
 
-/// How the chunks of a call had their keys written.
+/// How the chunks of a call had their keys written. Pairs in shared memory, and few pairs between hosts, are in no such chunks.
 struct sparse_encoding {
   chunk_counts contributions;  ///< sent by this rank
   chunk_counts results;        ///< sent and received by this rank; none in replicated
@@ -143,6 +144,12 @@ struct pair_plan {
     const bool all = mode == automatic::name ? sends_all_to_all(sizes, row_bytes, ranks) : mode == replicated::name;
     return all ? ownership::replicated : ownership::shared;
   }
+  /// Whether pairs go through records, where ranks share memory: packets are asked for by their size.
+  [[nodiscard]] bool may_be_recorded() const { return mode != dedicated::name && options.packet_bytes == 0 && options.window == 0; }
+  [[nodiscard]] pair_folding folding(int ranks) const {
+    if (mode == replicated::name || (mode == automatic::name && ranks == 2)) return pair_folding::by_all;
+    return mode == automatic::name ? pair_folding::by_size : pair_folding::by_parts;
+  }
 };
 
 /// One of the operations on the transport that a key-value call consists of.
@@ -154,19 +161,30 @@ report run_part(any_transport& transport, const call& c, const Topology& topolog
 }
 
 /// The largest of what every rank knows of the sizes; they find out here whether they called alike. The width of a rank without
-/// keys counts too, if it is known.
-inline report agree_on_sizes(any_transport& transport, const signature& terms, const pair_plan& plan, sparse_sizes& sizes) {
-  std::array<std::uint64_t, 3> all{sizes.largest_key, sizes.pairs, sizes.width};
+/// keys counts too, if it is known. Where ranks share memory the pairs go with it: that is all, or another round follows.
+template <class Call>
+report agree_on_sizes(any_transport& transport, Call& call, const pair_plan& plan, recorded_pairs<Call>& records) {
+  std::array<std::uint64_t, 3> all{call.sizes.largest_key, call.sizes.pairs, call.sizes.width};
   using summary = typed_call<std::uint64_t, max, fixed_blocks, simd_detector>;
   const summary::policies policies({}, {}, {});
-  call round = summary(policies, all, all);
-  round.terms = &terms;
+  detail::call round = summary(policies, all, all);
+  round.terms = &call.given;
   round.is_part = round.is_summary = true;
   round.limit = plan.limit;
+  if (plan.may_be_recorded()) round.record = &records;
   report r;
-  if (transport.servers() != 0) r = run_part(transport, round, dedicated{0, plan.options.packet_bytes, plan.options.window});
-  else r = run_part(transport, round, replicated{});
-  sizes = {all[0], all[1], all[2]};
+  do {
+    const auto one = transport.servers() != 0
+                         ? run_part(transport, round, dedicated{0, plan.options.packet_bytes, plan.options.window})
+                         : run_part(transport, round, replicated{});
+    r.bytes_sent += one.bytes_sent;
+    r.bytes_received += one.bytes_received;
+    r.detect_seconds += one.detect_seconds;
+    r.fold_seconds += one.fold_seconds;
+    r.deliver_seconds += one.deliver_seconds;
+    r.exchange_seconds += one.exchange_seconds;
+  } while (records.heard() && !records.done());
+  if (!records.heard()) call.sizes = {all[0], all[1], all[2]};
   return r;
 }
 
@@ -190,7 +208,7 @@ sparse_tensor<K, T> reduce_pairs(any_transport& transport, const sparse_view<K, 
   call.is_part = true;
   call.sizes = {keys.empty() ? 0 : std::uint64_t{keys.back()}, keys.size(), view.width};
   sparse_result<K, T> result;
-  report r, summary;
+  report r;
   if (transport.size() == 1) {
     call.width = std::max<std::size_t>(view.width, 1);
     result.keys.assign(keys.begin(), keys.end());
@@ -203,16 +221,22 @@ sparse_tensor<K, T> reduce_pairs(any_transport& transport, const sparse_view<K, 
     if (plan.limit.count() != 0) call.given.kind |= 2U;
     call.terms = &call.given;
     call.is_agreed_by_terms = true;
-    summary = agree_on_sizes(transport, call.given, plan, call.sizes);
+    recorded_pairs<call_type> records(call, view.width, transport.rank(), transport.size(), plan.folding(transport.size()));
+    const auto first = agree_on_sizes(transport, call, plan, records);
     call.width = std::max<std::size_t>(view.width != 0 ? view.width : static_cast<std::size_t>(call.sizes.width), 1);
-    call.result = &result;
-    const auto owners = plan.owners(call.sizes, call.largest_width() * sizeof(T), transport.size());
-    r = run_part(transport, call, sparse_streams<call_type>{&call, owners, plan.options});
+    if (records.heard() && records.fits()) {
+      r = records.result(first, result);
+    } else {
+      call.result = &result;
+      const auto owners = plan.owners(call.sizes, call.largest_width() * sizeof(T), transport.size());
+      r = run_part(transport, call, sparse_streams<call_type>{&call, owners, plan.options});
+      r.exchange_seconds += first.detect_seconds + first.fold_seconds + first.deliver_seconds;
+    }
+    r.bytes_sent += first.bytes_sent;
+    r.bytes_received += first.bytes_received;
+    r.exchange_seconds += first.exchange_seconds;
   }
-  r.bytes_sent += summary.bytes_sent;
-  r.bytes_received += summary.bytes_received;
   r.detect_seconds += sorting;
-  r.exchange_seconds += summary.seconds;
   complete(r, call.bytes(), transport.size(), watch.elapsed());
   trace(transport.rank(), r);
   sparse_tensor<K, T> out{std::move(result.keys), {}, call.width, r, {result.contributions, result.results}};
@@ -266,8 +290,9 @@ sparse_tensor<K, T> allreduce_pairs(Comm& comm, const sparse_view<K, T>& view, c
 /// Keys are merged on each rank in the order in which they stand, then over those ranks that have the key, in rank order; the fold
 /// starts from the first, with no identity. So the bits are the same on all ranks and in all runs. The input is not written.
 ///
-/// Cost, N ranks, p bytes of pairs here and q of the union: 3 (N-1) messages for few pairs, and (N-1)/N (p + q) bytes each way for
-/// colocated. A key costs no bytes to a bit where most keys are there, a byte or two where few are (docs/algorithms.md).
+/// Cost, N ranks, p bytes of pairs here and q of the union: few pairs go with the agreement, in one latency up to four ranks. Else
+/// 3 (N-1) messages at least, and (N-1)/N (p + q) bytes each way for colocated. A key costs no bytes to a bit where most keys are
+/// there, a byte or two where few are; in shared memory keys and rows travel as they are (docs/algorithms.md).
 ///
 /// @throws usage before anything is sent; mismatch; timeout; mpi_error; protocol. After `mismatch` the communicator is as good as
 /// new.

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "../support/agreeing.hpp"
 #include "../support/effort.hpp"
 #include "../support/leaks.hpp"
 #include "../support/pairs.hpp"
@@ -63,6 +64,7 @@ void check_mismatch_everywhere(const std::string& field, const std::string& usua
                                const Odd& odd) {
   check_mismatch<threads>(field, usually, oddly, usual, odd);
   check_mismatch<sharing>(field, usually, oddly, usual, odd);
+  check_mismatch<testing::agreeing>(field, usually, oddly, usual, odd);
 }
 
 template <class K, class T, class... More>

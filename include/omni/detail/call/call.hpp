@@ -20,6 +20,7 @@
 #include "../wire/packed_block.hpp"
 #include "../wire/signature.hpp"
 #include "element_loops.hpp"
+#include "own_record.hpp"
 #include "tensor_elsewhere.hpp"
 #include "tensor_group.hpp"
 #include "tensor_view.hpp"
@@ -75,6 +76,7 @@ class call {
   bool is_part = false;              ///< of a key-value call, which is what is told of
   const signature* terms = nullptr;  ///< of that call, which are what ranks have to give alike
   bool is_summary = false;           ///< three numbers that go with the agreement, where there is one
+  own_record* record = nullptr;      ///< or what goes with the record, where ranks share memory
   bool is_agreed_by_terms = false;   ///< the round of such numbers has been its agreement
 
   // ---- elements

@@ -126,6 +126,18 @@ inline void write_keys(std::byte* to, const chunk_header& h, std::span<const std
   }
 }
 
+/// Writes a chunk; `copy(to, n)` writes its rows. Precondition: the indexes are those that it was planned for, and maybe more.
+template <class Copy>
+void write_chunk(std::byte* to, const chunk_plan& plan, const chunk_layout& layout, std::span<const std::uint64_t> indexes,
+                 const Copy& copy) {
+  const auto& h = plan.header;
+  write_keys(to, h, indexes.first(h.pairs));
+  const auto values = layout.values_at(h.key_bytes), end = values + h.pairs * layout.row_bytes();
+  std::fill(to + sizeof(h) + h.key_bytes, to + values, std::byte{0});
+  copy(to + values, std::size_t{h.pairs});
+  std::fill(to + end, to + plan.bytes, std::byte{0});
+}
+
 /// What is wrong with a header from a peer, or nothing: then key_bytes and pairs may be used.
 inline std::string_view find_fault(const chunk_header& h) {
   if (h.pairs == 0 || h.pairs > chunk_pairs) return "a chunk of no pairs, or of too many";

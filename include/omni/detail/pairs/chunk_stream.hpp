@@ -102,15 +102,9 @@ std::size_t pack_chunk(out_stream& stream, any_mailbox& messages, const chunk_la
   const auto space = stream.room(messages, row, layout.least());
   if (space == 0) return 0;
   const auto plan = layout.plan(indexes, space);
-  const auto& h = plan.header;
-  auto* const to = stream.add(messages, row, plan.bytes);
-  write_keys(to, h, indexes.first(h.pairs));
-  const auto values = layout.values_at(h.key_bytes), end = values + h.pairs * layout.row_bytes();
-  std::fill(to + sizeof(h) + h.key_bytes, to + values, std::byte{0});
-  copy(to + values, std::size_t{h.pairs});
-  std::fill(to + end, to + plan.bytes, std::byte{0});
-  count(counts, h.encoding);
-  return h.pairs;
+  write_chunk(stream.add(messages, row, plan.bytes), plan, layout, indexes, copy);
+  count(counts, plan.header.encoding);
+  return plan.header.pairs;
 }
 
 }  // namespace omni::detail

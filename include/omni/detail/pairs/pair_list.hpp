@@ -46,10 +46,10 @@ void append_folded(const Op& op, std::span<const void* const> rows, std::size_t 
   fold_block(op, rows, false, reinterpret_cast<T*>(out.data() + at), width);
 }
 
-/// Pairs in ascending order of their keys' indexes, a row of values for each.
-template <class T>
+/// Pairs in ascending order of their keys, or of the keys' indexes, a row of values for each.
+template <class T, class Index = std::uint64_t>
 struct pair_list {
-  std::vector<std::uint64_t> indexes;
+  std::vector<Index> indexes;
   std::vector<stored<T>> values;
 
   void clear() {
@@ -63,21 +63,21 @@ struct pair_list {
   [[nodiscard]] const T* row(std::size_t i, std::size_t width) const {
     return reinterpret_cast<const T*>(values.data() + i * width);
   }
-  [[nodiscard]] std::size_t bytes() const { return indexes.capacity() * sizeof(std::uint64_t) + values.capacity() * sizeof(T); }
+  [[nodiscard]] std::size_t bytes() const { return indexes.capacity() * sizeof(Index) + values.capacity() * sizeof(T); }
 };
 
 /// Pairs of one rank that are to be folded with those of others: number `at` up to `end` of what it has.
-template <class T>
+template <class T, class Index = std::uint64_t>
 struct pair_source {
-  const std::uint64_t* indexes = nullptr;
+  const Index* indexes = nullptr;
   const T* values = nullptr;
   const std::size_t* places = nullptr;  ///< which of the values' rows belongs to an index, where they are not in order
   std::size_t at = 0, end = 0;
 
-  [[nodiscard]] std::uint64_t index() const { return indexes[at]; }
+  [[nodiscard]] Index index() const { return indexes[at]; }
   [[nodiscard]] const T* row(std::size_t width) const { return values + (places != nullptr ? places[at] : at) * width; }
   /// Of `all` pairs, only those with indexes up to `bound` are to be folded now. False if there are none.
-  bool limit(std::size_t all, std::uint64_t bound) {
+  bool limit(std::size_t all, Index bound) {
     end = static_cast<std::size_t>(std::upper_bound(indexes + at, indexes + all, bound) - indexes);
     return end != at;
   }

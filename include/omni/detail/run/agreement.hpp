@@ -9,11 +9,15 @@
 #include <cstring>
 #include <numeric>
 #include <span>
+#include <vector>
 
 #include "../../concepts.hpp"
 #include "../../error.hpp"
 #include "../call/call.hpp"
+#include "../call/own_record.hpp"
 #include "../carry/any_mailbox.hpp"
+#include "../memory/copy.hpp"
+#include "../memory/workspace.hpp"
 
 namespace omni::detail {
 
@@ -72,17 +76,25 @@ inline sample try_sample(const call& c) {
   }
 }
 
+/// The messages of an agreement.
+struct agreement_room {
+  packet_buffers memory;
+  std::vector<std::span<const std::byte>> words;  // of each rank
+
+  [[nodiscard]] std::size_t bytes() const { return memory.bytes(); }
+};
+
 /// What the ranks of a call agree on before it starts, on transports that want it: the largest of a few numbers over all ranks. A
 /// digest of the call and its negative tell whether all called alike; the third and the fourth are a sample of the
 /// densest rank, for topologies that ask for it and for packing; a call's own numbers, if it has any, are in the fourth and after
-/// it.
+/// it. A call may have words for all ranks (own_record): they come after the numbers.
 ///
 /// By dissemination (Hensgen, Finkel and Manber, 1988) with radix 4: in round k every rank tells the ranks 4^k, 2 4^k and 3 4^k
-/// above it the largest that it has heard of. ceil(log4 N) rounds, each at most three messages of 48 bytes to send and to receive:
-/// up to four ranks wait for each other only once.
+/// above it the largest that it has heard of, and the words of as many ranks as it has heard of. ceil(log4 N) rounds, each at most
+/// three messages of 48 bytes, and of the words, to send and to receive: up to four ranks wait for each other only once.
 class agreement {
  public:
-  agreement(const call& call, bool samples) {
+  agreement(const call& call, bool samples) : record_(call.record) {
     const auto d = digest(call.sign());
     const auto s = samples ? try_sample(call) : sample{};
     largest_ = {d, -d, static_cast<std::int64_t>(s.density * 1e6), static_cast<std::int64_t>(s.elements * 1e6)};
@@ -96,21 +108,32 @@ class agreement {
   agreement(agreement&&) = delete;
   agreement& operator=(const agreement&) = delete;
   agreement& operator=(agreement&&) = delete;
-  ~agreement() = default;
+  ~agreement() {
+    if (under_way_ != 0 || expected_ != 0) room_.leak();
+  }
 
   void start(any_mailbox& messages, int rank, int ranks) {
     rank_ = rank;
     ranks_ = ranks;
     for (std::int64_t step = 1; step < ranks; step *= radix) ++rounds_;
+    // Whoever calls something else may be told words, too: there is room for any.
+    std::size_t all = 0;
+    for (std::size_t k = 0; k < rounds_; ++k) all += peers(k) * message_bytes(k) + told_bytes(k);
+    room_->memory.rewind();
+    memory_ = room_->memory.take(all);
+    room_->words.assign(static_cast<std::size_t>(ranks_), {});
     for (std::size_t k = 0; k < rounds_; ++k)
-      for (std::size_t i = 0; i < peers(k); ++i)
-        messages.receive(peer(k, i, -1), stream, std::as_writable_bytes(std::span(heard_[k][i])), (k << 3U | i << 1U | 1U));
+      for (std::size_t i = 0; i < peers(k); ++i, ++expected_)
+        messages.receive(peer(k, i, -1), stream, buffer(k, i), (k << 3U | i << 1U | 1U));
     tell(messages);
   }
   /// Takes what has arrived; true if anything had.
   bool progress(any_mailbox& messages) { return take(messages, messages.poll()); }
   void wait(any_mailbox& messages) { take(messages, messages.wait()); }
   [[nodiscard]] bool done() const { return round_ == rounds_ && under_way_ == 0; }
+
+  /// Memory of its messages.
+  [[nodiscard]] std::size_t bytes() const { return room_->bytes(); }
 
   // Once it is done:
   [[nodiscard]] bool same_call() const { return largest_[0] == -largest_[1]; }
@@ -121,6 +144,13 @@ class agreement {
     for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<std::uint64_t>(largest_[first_own + i]) ^ sign_bit;
     return all;
   }
+  /// The words of all ranks, of a call that has some; nothing where there are too many ranks.
+  [[nodiscard]] std::span<const std::span<const std::byte>> words() const {
+    if (record_ == nullptr || most_words() == 0) return {};
+    for (std::size_t r = 0; r < room_->words.size(); ++r)
+      if (room_->words[r].data() == nullptr) throw protocol(static_cast<int>(r), "agrees without its words");
+    return room_->words;
+  }
 
  private:
   static constexpr std::size_t first_own = 3;
@@ -129,21 +159,60 @@ class agreement {
   static constexpr unsigned stream = 3;
   static constexpr int radix = 4;
   static constexpr std::size_t most_rounds = 16;
+  static constexpr std::size_t line = 64;  // words begin on one, and so does what is before them
 
+  /// Of one rank. One message of them is sent at once by what is below MPI on Ethernet, up to a few ranks.
+  [[nodiscard]] std::size_t most_words() const {
+    constexpr std::size_t of_all = std::size_t{128} << 10U, most = std::size_t{32} << 10U;
+    constexpr int most_ranks = 64;
+    return ranks_ <= most_ranks ? std::min(of_all / static_cast<std::size_t>(ranks_), most) : 0;
+  }
   static std::int64_t step(std::size_t k) { return std::int64_t{1} << (2 * k); }
+  /// Of how many ranks a message of round k has the words.
+  [[nodiscard]] std::size_t told_of(std::size_t k) const {
+    return static_cast<std::size_t>(std::min<std::int64_t>(step(k), ranks_));
+  }
+  [[nodiscard]] std::size_t message_bytes(std::size_t k) const {
+    return line + (most_words() == 0 ? 0 : told_of(k) * (line + most_words()));
+  }
+  [[nodiscard]] std::size_t told_bytes(std::size_t k) const { return record_ != nullptr ? message_bytes(k) : line; }
+  /// For what number i tells in round k; after them, for what is told.
+  [[nodiscard]] std::span<std::byte> buffer(std::size_t k, std::size_t i) const {
+    std::size_t before = 0;
+    for (std::size_t j = 0; j < k; ++j) before += peers(j) * message_bytes(j) + told_bytes(j);
+    return memory_.subspan(before + i * message_bytes(k), i == peers(k) ? told_bytes(k) : message_bytes(k));
+  }
   /// To how many ranks this one talks in round k.
   [[nodiscard]] std::size_t peers(std::size_t k) const {
     return static_cast<std::size_t>(std::min<std::int64_t>(radix - 1, (ranks_ - 1) / step(k)));
   }
   /// Number i of them above (1), or the one for which this rank is that (-1).
   [[nodiscard]] int peer(std::size_t k, std::size_t i, int direction) const {
+    return above(rank_, direction * static_cast<std::int64_t>(i + 1) * step(k));
+  }
+  [[nodiscard]] int above(int rank, std::int64_t distance) const {
     const auto n = std::int64_t{ranks_};
-    return static_cast<int>((rank_ + n + direction * static_cast<std::int64_t>(i + 1) * step(k)) % n);
+    return static_cast<int>(((rank + distance) % n + n) % n);
   }
   void tell(any_mailbox& messages) {
-    told_[round_] = largest_;
+    const auto message = buffer(round_, peers(round_));
+    std::memcpy(message.data(), largest_.data(), sizeof(numbers));
+    auto bytes = sizeof(numbers);
+    if (record_ != nullptr && most_words() != 0) {
+      // Its own words, and those of the ranks below it.
+      bytes = line;
+      for (std::size_t j = 0; j < told_of(round_); ++j) {
+        auto& words = room_->words[static_cast<std::size_t>(above(rank_, -static_cast<std::int64_t>(j)))];
+        const auto room = message.subspan(bytes + line, most_words());
+        if (round_ == 0) words = room.first(record_->write_message(room));
+        else copy_bytes(room.data(), words.data(), words.size());
+        const std::uint64_t n = words.size();
+        std::memcpy(message.data() + bytes, &n, sizeof(n));
+        bytes += line + rounded(words.size());
+      }
+    }
     for (std::size_t i = 0; i < peers(round_); ++i, ++under_way_)
-      messages.send(peer(round_, i, 1), stream, std::as_bytes(std::span(told_[round_])), round_ << 3U);
+      messages.send(peer(round_, i, 1), stream, message.first(bytes), round_ << 3U);
   }
   bool take(any_mailbox& messages, std::span<const completion> done) {
     for (const auto& c : done) {
@@ -153,26 +222,47 @@ class agreement {
       }
       const auto k = static_cast<std::size_t>(c.token >> 3U);
       const auto i = static_cast<std::size_t>(c.token >> 1U & 3U);
-      if (c.bytes != sizeof(numbers)) throw protocol(peer(k, i, -1), "agrees on something else");
+      if (c.bytes < sizeof(numbers)) throw protocol(peer(k, i, -1), "agrees on something else");
       ++arrived_[k];
+      --expected_;
+      bytes_[k][i] = c.bytes;
     }
     const bool moved = !done.empty();
     // A round tells what was heard in the rounds before it, so they are taken in order.
     while (round_ < rounds_ && arrived_[round_] == peers(round_)) {
-      for (std::size_t i = 0; i < peers(round_); ++i)
-        for (std::size_t n = 0; n < largest_.size(); ++n) largest_[n] = std::max(largest_[n], heard_[round_][i][n]);
+      for (std::size_t i = 0; i < peers(round_); ++i) hear(round_, i);
       if (++round_ < rounds_) tell(messages);
     }
     return moved;
   }
+  void hear(std::size_t k, std::size_t i) {
+    const auto message = buffer(k, i).first(bytes_[k][i]);
+    numbers theirs{};
+    std::memcpy(theirs.data(), message.data(), sizeof(theirs));
+    for (std::size_t n = 0; n < largest_.size(); ++n) largest_[n] = std::max(largest_[n], theirs[n]);
+    const int from = peer(k, i, -1);
+    // A rank that has called something else has none.
+    for (std::size_t j = 0, at = line; j < told_of(k) && at < message.size(); ++j) {
+      std::uint64_t n = 0;
+      if (message.size() - at < line) throw protocol(from, "agrees with words that are cut");
+      std::memcpy(&n, message.data() + at, sizeof(n));
+      at += line;
+      if (n > most_words() || rounded(n) > message.size() - at) throw protocol(from, "agrees with words that are cut");
+      room_->words[static_cast<std::size_t>(above(from, -static_cast<std::int64_t>(j)))] = message.subspan(at, n);
+      at += rounded(n);
+    }
+  }
+  static std::size_t rounded(std::size_t bytes) { return (bytes + line - 1) / line * line; }
 
+  own_record* record_;
+  borrowed<agreement_room> room_;
+  std::span<std::byte> memory_;
   numbers largest_{};
   int rank_ = 0, ranks_ = 1;
   std::size_t rounds_ = 0, round_ = 0;
-  std::size_t under_way_ = 0;                       // sends
+  std::size_t under_way_ = 0, expected_ = 0;        // sends, and receives
   std::array<std::size_t, most_rounds> arrived_{};  // in each round
-  std::array<std::array<numbers, radix - 1>, most_rounds> heard_{};
-  std::array<numbers, most_rounds> told_{};
+  std::array<std::array<std::size_t, radix - 1>, most_rounds> bytes_{};
 };
 
 }  // namespace omni::detail

@@ -242,6 +242,7 @@ class collective : public operation_base {
     if (call_.is_summary) {
       const auto largest = agreement_->largest_own();
       std::memcpy(call_.out.data(), largest.data(), std::min(sizeof(largest), call_.out.size()));
+      if (const auto words = agreement_->words(); !words.empty()) call_.record->fold_messages(words, report_);
       pass_turn();
       end(true);
       return true;
@@ -292,6 +293,7 @@ class collective : public operation_base {
     begun_ = begun_ || moved;
     if (!engine_->done()) return moved;
     engine_->finish(report_);
+    if (agreement_) report_.extra_bytes += agreement_->bytes();
     report_.exchange_seconds += before_;
     end();
     return true;

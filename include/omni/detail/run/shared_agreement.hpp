@@ -6,11 +6,13 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "../../report.hpp"
 #include "../../topology/automatic.hpp"
 #include "../call/call.hpp"
+#include "../call/own_record.hpp"
 #include "../call/stopwatch.hpp"
 #include "../records/contribution.hpp"
 #include "../shared/backoff.hpp"
@@ -29,7 +31,10 @@ class shared_agreement {
       : window_(&w),
         number_(number),
         by_all_(!may_hold || automatic::is_folded_by_all(c.bytes(), w.ranks())),
-        bytes_(may_hold ? recorded_bytes(c) : 0) {}
+        own_(w.ranks() <= automatic::most_sharing_ranks ? c.record : nullptr),
+        bytes_(own_ != nullptr ? own_->bytes()
+               : may_hold      ? recorded_bytes(c)
+                               : 0) {}
 
   /// Whether earlier calls have left room for the record.
   [[nodiscard]] bool may_tell() const { return window_->records().may_tell(number_, bytes_); }
@@ -38,6 +43,7 @@ class shared_agreement {
   /// Leaves this rank's record. `samples`: without room for packets it will have to be known how dense the tensor is.
   void tell(call& c, std::int64_t digest, bool samples, report& r) {
     const bool has_room = is_small() || (fits(c) && window_->commit());
+    if (own_ != nullptr) return tell_own(c, digest, has_room, r);
     std::span<std::byte> room;
     double elements = 1;
     if (has_room && bytes_ != 0 && is_too_dense(c, 1)) {
@@ -83,6 +89,10 @@ class shared_agreement {
     c.agreed = a.same;
     auto result = a.same ? outcome::agree : outcome::differ;
     taking([&] {
+      if (own_ != nullptr) {
+        if (a.same) result = conclude_own(c, a.has_room, r);
+        return;
+      }
       if (!a.same || bytes_ == 0 || !a.has_room || is_too_dense(c, a.density)) return;
       fold(c, r);
       result = by_all_ ? outcome::done : outcome::folded;
@@ -102,10 +112,10 @@ class shared_agreement {
     taking([&] {
       const auto n = static_cast<std::size_t>(window_->ranks());
       contributions parts;
-      for (std::size_t k = 0; k < n; ++k) {
-        parts[k] = window_->records().folded(k, number_);
+      for (std::size_t k = 0; k < n; ++k) parts[k] = window_->records().folded(k, number_);
+      if (own_ != nullptr) return timed(c, r.deliver_seconds, [&] { own_->take(std::span(parts).first(n), r); });
+      for (std::size_t k = 0; k < n; ++k)
         if (k != window_->rank()) r.bytes_received += parts[k].size();
-      }
       const auto all = recorded();
       timed(c, r.deliver_seconds,
             [&] { contribution::take_parts(c, std::span(all).first(n), std::span(parts).first(n), window_->rank()); });
@@ -140,6 +150,22 @@ class shared_agreement {
       all[k] = window_->records().contribution(k, number_);
     return all;
   }
+  void tell_own(const call& c, std::int64_t digest, bool has_room, report& r) {
+    const auto all = window_->records().room(number_, has_room ? bytes_ : shared_records::small_bytes);
+    std::size_t bytes = 0;
+    timed(c, r.detect_seconds, [&] { bytes = own_->write(all, window_->how_to_store()); });
+    room_ = all.subspan(std::min((bytes + cache_line - 1) / cache_line * cache_line, all.size()));
+    window_->records().tell(number_, digest, c.density, 1, has_room, all.first(bytes));
+  }
+  outcome conclude_own(const call& c, bool has_room, report& r) {
+    const auto all = recorded();
+    std::optional<std::size_t> part;
+    timed(c, r.fold_seconds,
+          [&] { part = own_->fold(std::span(all).first(static_cast<std::size_t>(window_->ranks())), has_room, room_, r); });
+    if (!part) return outcome::done;
+    window_->records().tell_folded(number_, room_.first(*part));
+    return outcome::folded;
+  }
   // Folds all there is, or this rank's part of it.
   void fold(const call& c, report& r) const {
     const auto recorded_by_all = recorded();
@@ -172,7 +198,7 @@ class shared_agreement {
   template <class F>
   static void timed(const call& c, double& seconds, const F& f) {
     constexpr std::size_t least_bytes = 1024;
-    if (c.bytes() < least_bytes) return f();
+    if (c.bytes() < least_bytes && c.record == nullptr) return f();
     const stopwatch watch;
     f();
     seconds += watch.elapsed();
@@ -181,6 +207,7 @@ class shared_agreement {
   window* window_;
   std::uint32_t number_;
   bool by_all_;                // every rank folds everything
+  own_record* own_;            // what goes into records, if not blocks
   std::size_t bytes_;          // that a contribution may have
   std::span<std::byte> room_;  // for what this rank folds
 };

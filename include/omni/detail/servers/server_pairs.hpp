@@ -84,7 +84,7 @@ class pair_folder {
     keys_.clear();
     rows_.clear();
     next_ = next_row_ = 0;
-    merge_sources<std::byte>(sources_, row_bytes(), room_, [&](const found_row<std::byte>& r) {
+    merge_sources<std::byte, std::uint64_t>(sources_, row_bytes(), room_, [&](const found_row<std::byte>& r) {
       rows_.push_back(r);
       if (keys_.empty() || keys_.back() != r.index) keys_.push_back(r.index);
     });

@@ -1,0 +1,419 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "../../error.hpp"
+#include "../../report.hpp"
+#include "../call/own_record.hpp"
+#include "../call/stopwatch.hpp"
+#include "../memory/copy.hpp"
+#include "../memory/workspace.hpp"
+#include "../shared/record_sizes.hpp"
+#include "../streams/stream_set.hpp"
+#include "../wire/signature.hpp"
+#include "chunk.hpp"
+#include "fold_pairs.hpp"
+#include "pair_list.hpp"
+#include "sparse_call.hpp"
+
+namespace omni::detail {
+
+/// Who folds which pairs where ranks share memory.
+enum class pair_folding : unsigned char {
+  by_all,    ///< every rank all of them
+  by_parts,  ///< each a part, which the others read
+  by_size,   ///< by parts where there are many
+};
+
+/// A rank's pairs as its record has them, and whether it has others.
+template <class K, class T>
+struct written_pairs {
+  pair_source<T, K> pairs;
+  bool are_last = true;
+};
+/// A key of a rank, which stands for some of its pairs, counted in 65536ths.
+template <class K>
+struct weighed_key {
+  K key;
+  std::uint64_t pairs;
+};
+
+/// What is kept from call to call.
+template <class K, class T>
+struct recorded_state {
+  std::vector<written_pairs<K, T>> written;  // by rank
+  std::vector<pair_source<T, K>*> sources;
+  std::vector<weighed_key<K>> weighed;
+  std::vector<K> splitters;
+  std::vector<std::uint64_t> indexes;  // of a chunk
+  pair_list<T, K> part, told;
+  fold_room<T, K> fold;
+
+  [[nodiscard]] std::size_t bytes() const { return part.bytes() + told.bytes() + fold.bytes(); }
+};
+
+/// Key-value tensors where ranks share memory. A call is one round of records or several. In each, every rank writes as many of its
+/// next pairs as a record holds, as they are. All that lie up to the lowest of the ranks' last keys can be folded then: by every
+/// rank, or in parts by key, one for each rank, that the others read. Where the parts begin follows from what the records hold, so
+/// that they have as many pairs, whatever the keys are: parts come in the order of keys, and are put one behind the other.
+template <class Call>
+class recorded_pairs final : lent_state<recorded_state<typename Call::key_type, typename Call::row_type>>, public own_record {
+  using K = typename Call::key_type;
+  using T = typename Call::row_type;
+  using lent_state<recorded_state<K, T>>::s_;
+
+ public:
+  /// @param c lives as long. Its sizes, and its width if it has none, are those of all ranks after the first round.
+  recorded_pairs(Call& c, std::size_t width, int rank, int ranks, pair_folding how)
+      : call_(&c), width_(width), rank_(static_cast<std::size_t>(rank)), ranks_(static_cast<std::size_t>(ranks)), how_(how) {}
+
+  /// Whether there has been a round; whether it was the last. A call whose rows records have no room for needs another way.
+  [[nodiscard]] bool heard() const { return heard_; }
+  [[nodiscard]] bool done() const { return done_; }
+  [[nodiscard]] bool fits() const { return fits_; }
+  /// What has come of the call, once it is done, and the report of it. `rounds`: what they took.
+  report result(const report& rounds, sparse_result<K, T>& to) {
+    report r;
+    r.topology = had_parts_ ? "colocated" : "replicated";
+    r.blocks_total = call_->blocks();
+    r.blocks_sent = call_->keys.size();
+    r.union_blocks = out_.indexes.size();
+    r.detect_seconds = rounds.detect_seconds;
+    r.fold_seconds = rounds.fold_seconds;
+    r.deliver_seconds = rounds.deliver_seconds;
+    r.extra_bytes = s_->bytes() + record_sizes::large_bytes(static_cast<int>(ranks_));
+    to.keys = std::move(out_.indexes);
+    to.values = std::move(out_.values);
+    return r;
+  }
+
+  [[nodiscard]] std::size_t bytes() const override {
+    const auto pairs = call_->keys.size() - at_;
+    const bool is_small = how_ == pair_folding::by_all && pairs <= capacity(record_sizes::small_bytes);
+    return is_small ? record_sizes::small_bytes : record_sizes::large_bytes(static_cast<int>(ranks_));
+  }
+  std::size_t write(std::span<std::byte> room, stores how) override {
+    const auto left = call_->keys.size() - at_, here = std::min(left, capacity(room.size()));
+    write_header(room, here, here == left ? pairs_state::last : here == 0 ? pairs_state::no_room : pairs_state::more);
+    const auto values = values_at(here);
+    if (here != 0) {
+      copy_out(room.data() + sizeof(header), call_->keys.data() + at_, here * sizeof(K), how);
+      copy_out(room.data() + values, call_->values + at_ * width_, here * row_bytes(), how);
+    }
+    return values + here * row_bytes();
+  }
+  std::optional<std::size_t> fold(std::span<const std::span<const std::byte>> all, bool has_room, std::span<std::byte> room,
+                                  report& r) override {
+    read_headers(all, has_room);
+    if (!fits_) {
+      done_ = true;
+      count_bytes(r, all[rank_].size(), all);
+      return std::nullopt;
+    }
+    read_records(all);
+    // What can be folded: nothing up to there can come any more.
+    auto bound = std::numeric_limits<K>::max();
+    done_ = true;
+    for (const auto& w : s_->written)
+      if (!w.are_last) {
+        bound = std::min(bound, w.pairs.indexes[w.pairs.end - 1]);
+        done_ = false;
+      }
+    std::size_t pairs = 0;
+    for (auto& w : s_->written) {
+      w.pairs.limit(w.pairs.end, bound);
+      pairs += w.pairs.end;
+    }
+    at_ += s_->written[rank_].pairs.end;
+    folded_ += pairs;
+    if (!is_parted(pairs)) {
+      take_all(pairs);
+      count_bytes(r, all[rank_].size(), all);
+      return std::nullopt;
+    }
+    had_parts_ = true;
+    return fold_part(pairs, room, r);
+  }
+  void take(std::span<const std::span<const std::byte>> parts, report& r) override {
+    std::vector<part> all;
+    std::size_t pairs = 0;
+    for (std::size_t k = 0; k < parts.size(); ++k) {
+      all.push_back(part_in(parts[k], k));
+      pairs += all.back().pairs;
+      if (k != rank_) r.bytes_received += sizeof(part_header) + all.back().pairs * pair_bytes();
+    }
+    reserve(out_.indexes.size() + pairs);
+    for (const auto& p : all) {
+      out_.indexes.insert(out_.indexes.end(), p.keys, p.keys + p.pairs);
+      if (p.pairs != 0) append_rows<T>(out_.values, p.values, p.pairs * width_);
+    }
+  }
+
+  // In messages pairs travel in chunks, as on streams; all of them, or none.
+  std::size_t write_message(std::span<std::byte> room) override {
+    const chunk_layout layout(row_bytes(), alignof(T));
+    const auto pairs = call_->keys.size();
+    auto& indexes = s_->indexes;
+    std::size_t bytes = sizeof(header), at = 0;
+    while (at != pairs && pairs <= room.size() / row_bytes() && room.size() - bytes >= layout.least()) {
+      const auto* const first = call_->keys.data() + at;
+      indexes.assign(first, first + std::min(pairs - at, chunk_pairs));
+      const auto plan = layout.plan(indexes, room.size() - bytes);
+      write_chunk(room.data() + bytes, plan, layout, indexes,
+                  [&](std::byte* to, std::size_t n) { std::memcpy(to, call_->values + at * width_, n * row_bytes()); });
+      at += plan.header.pairs;
+      bytes += plan.bytes;
+    }
+    const bool fits = at == pairs;
+    write_header(room, fits ? pairs : 0, fits ? pairs_state::last : pairs_state::no_room);
+    return fits ? bytes : sizeof(header);
+  }
+  void fold_messages(std::span<const std::span<const std::byte>> all, report& r) override {
+    read_headers(all, true);
+    done_ = true;
+    count_bytes(r, all[rank_].size(), all);
+    if (!fits_) return;
+    std::size_t pairs = 0;
+    for (const auto& w : s_->written) pairs += w.pairs.end;
+    s_->told.clear();
+    s_->told.reserve(pairs, width_);  // nothing moves while it is read
+    for (std::size_t k = 0; k < all.size(); ++k) {
+      auto& p = s_->written[k].pairs;
+      const auto before = s_->told.indexes.size();
+      if (k == rank_) {
+        p = {call_->keys.data(), call_->values, nullptr, 0, p.end};
+        continue;
+      }
+      read_chunks(all[k].subspan(sizeof(header)), k, p.end);
+      p = {s_->told.indexes.data() + before, s_->told.row(before, width_), nullptr, 0, p.end};
+    }
+    folded_ = pairs;
+    const stopwatch watch;
+    take_all(pairs);
+    r.fold_seconds += watch.elapsed();
+  }
+
+ private:
+  static constexpr std::size_t most_row_bytes = std::size_t{1} << 30U;
+
+  enum class pairs_state : std::uint32_t {
+    more,     ///< others come in the next round
+    last,     ///< these are all
+    no_room,  ///< there are some, but not one fits
+  };
+  struct header {
+    std::uint64_t largest_key = 0, pairs = 0, width = 0;  // of the rank, in all
+    std::uint32_t here = 0;
+    pairs_state state = pairs_state::last;
+  };
+  struct part_header {
+    std::uint64_t pairs = 0;
+  };
+  struct part {
+    const K* keys = nullptr;
+    const T* values = nullptr;
+    std::size_t pairs = 0;
+  };
+  [[nodiscard]] std::size_t row_bytes() const { return width_ * sizeof(T); }
+  [[nodiscard]] std::size_t pair_bytes() const { return sizeof(K) + row_bytes(); }
+  /// Where rows begin after so many keys. Rooms are aligned to a cache line, or better.
+  static std::size_t after(std::size_t header_bytes, std::size_t keys) {
+    constexpr std::size_t alignment = std::max(alignof(T), alignof(std::uint64_t));
+    return (header_bytes + keys * sizeof(K) + alignment - 1) / alignment * alignment;
+  }
+  static std::size_t values_at(std::size_t keys) { return after(sizeof(header), keys); }
+  /// How many pairs a rank may write, so that what it then folds has room behind them: as many at most, and what the choice of the
+  /// parts is off by (splitters()).
+  [[nodiscard]] std::size_t capacity(std::size_t room) const {
+    constexpr std::size_t overhead = 512;
+    if (room < overhead) return 0;
+    const auto all = (room - overhead) / pair_bytes();
+    if (how_ == pair_folding::by_all) return all;
+    return all < 16 * ranks_ ? 0 : (all - 4 * ranks_) * 4 / 11;
+  }
+  [[nodiscard]] bool is_parted(std::size_t pairs) const {
+    constexpr std::size_t few = 1024;
+    return how_ == pair_folding::by_parts || (how_ == pair_folding::by_size && pairs > few);
+  }
+
+  void write_header(std::span<std::byte> room, std::size_t here, pairs_state state) const {
+    const header h{call_->sizes.largest_key, call_->keys.size(), width_, static_cast<std::uint32_t>(here), state};
+    std::memcpy(room.data(), &h, sizeof(h));
+  }
+  void read_headers(std::span<const std::span<const std::byte>> all, bool has_room) {
+    auto& sizes = call_->sizes;
+    s_->written.clear();
+    fits_ = has_room;
+    all_pairs_ = 0;
+    for (std::size_t k = 0; k < all.size(); ++k) {
+      header h;
+      expect(all[k].size() >= sizeof(h), k);
+      std::memcpy(&h, all[k].data(), sizeof(h));
+      expect((h.here != 0 || h.state != pairs_state::more) && h.here <= h.pairs && h.width <= most_row_bytes / sizeof(T), k);
+      s_->written.push_back({{nullptr, nullptr, nullptr, 0, h.here}, h.state == pairs_state::last});
+      fits_ = fits_ && h.state != pairs_state::no_room;
+      all_pairs_ += static_cast<std::size_t>(h.pairs);
+      sizes.largest_key = std::max(sizes.largest_key, h.largest_key);
+      sizes.pairs = std::max(sizes.pairs, h.pairs);
+      sizes.width = std::max(sizes.width, h.width);
+      if (width_ == 0) width_ = static_cast<std::size_t>(h.width);  // ranks without keys learn it from the others
+      if (h.width != 0 && h.width != width_) throw other_width(k, h.width);
+    }
+    heard_ = true;
+    // There are that many in what has come, and no width without pairs.
+    for (std::size_t k = 0; k < all.size() && fits_; ++k)
+      expect(s_->written[k].pairs.end <= (width_ == 0 ? 0 : all[k].size() / row_bytes()), k);
+  }
+  void read_records(std::span<const std::span<const std::byte>> all) {
+    for (std::size_t k = 0; k < all.size(); ++k) {
+      auto& p = s_->written[k].pairs;
+      expect(values_at(p.end) + p.end * row_bytes() <= all[k].size(), k);
+      if (k == rank_) {
+        p.indexes = call_->keys.data() + at_;
+        p.values = call_->values + at_ * width_;
+        continue;
+      }
+      p.indexes = reinterpret_cast<const K*>(all[k].data() + sizeof(header));
+      p.values = reinterpret_cast<const T*>(all[k].data() + values_at(p.end));
+      // Tables are made by keys that ascend.
+      expect(std::adjacent_find(p.indexes, p.indexes + p.end, std::greater_equal<>()) == p.indexes + p.end, k);
+    }
+  }
+  // So many pairs, to what was told.
+  void read_chunks(std::span<const std::byte> from, std::size_t rank, std::size_t pairs) {
+    const chunk_layout layout(row_bytes(), alignof(T));
+    auto& to = s_->told;
+    const auto before = to.indexes.size();
+    while (to.indexes.size() - before != pairs) {
+      chunk_header h;
+      expect(from.size() >= sizeof(h), rank);
+      std::memcpy(&h, from.data(), sizeof(h));
+      expect(find_fault(h).empty() && h.pairs <= pairs - (to.indexes.size() - before), rank);
+      const auto bytes = layout.bytes(h.pairs, h.key_bytes);
+      expect(bytes <= from.size() && h.last <= std::numeric_limits<K>::max(), rank);
+      expect(to.indexes.size() == before || h.first > to.indexes.back(), rank);
+      s_->indexes.resize(h.pairs);
+      expect(read_keys(h, from.data() + sizeof(h), s_->indexes.data()).empty(), rank);
+      for (const auto i : s_->indexes) to.indexes.push_back(static_cast<K>(i));
+      append_rows<T>(to.values, reinterpret_cast<const T*>(from.data() + layout.values_at(h.key_bytes)), h.pairs * width_);
+      from = from.subspan(bytes);
+    }
+  }
+  [[nodiscard, gnu::cold]] mismatch other_width(std::size_t rank, std::uint64_t width) const {
+    auto mine = call_->given, theirs = mine;
+    mine.largest_block = width_;
+    theirs.largest_block = width;
+    return difference(static_cast<int>(rank_), mine, static_cast<int>(rank), theirs);
+  }
+  static void expect(bool right, std::size_t rank) {
+    if (!right) throw protocol(static_cast<int>(rank), "a record of pairs that are not as it says");
+  }
+
+  // What is left of the pairs, once so many have come to so many keys, is taken to come to as many.
+  void reserve(std::size_t keys) {
+    if (keys <= out_.indexes.capacity()) return;
+    const auto left = static_cast<double>(all_pairs_ - std::min(folded_, all_pairs_));
+    const auto share = static_cast<double>(keys) / static_cast<double>(std::max<std::size_t>(folded_, 1));
+    const auto more = std::min(static_cast<std::size_t>(left * std::min(share, 1.0) * 1.05), 16 * keys);
+    out_.reserve(std::max(keys + more, out_.indexes.capacity() / 2 * 3), width_);
+  }
+  // All pairs up to the bound, to the output.
+  void take_all(std::size_t pairs) {
+    reserve(out_.indexes.size() + pairs);
+    s_->sources.clear();
+    for (auto& w : s_->written)
+      if (w.pairs.at != w.pairs.end) s_->sources.push_back(&w.pairs);
+    fold_pairs<T, K>(call_->fold, s_->sources, width_, out_, s_->fold);
+  }
+  // Every rank's keys, some that are as far from each other, tell where the parts begin: part k has the keys from splitter k - 1 on
+  // that are below splitter k.
+  void split(std::size_t pairs) {
+    const auto samples = std::min<std::size_t>(8 * ranks_, 64);
+    s_->weighed.clear();
+    for (const auto& w : s_->written) {
+      const auto n = w.pairs.end;
+      const auto some = std::min(samples, n);
+      for (std::size_t i = 0; i < some; ++i)
+        s_->weighed.push_back({w.pairs.indexes[(2 * i + 1) * n / (2 * some)], (n << 16U) / some});
+    }
+    std::sort(s_->weighed.begin(), s_->weighed.end(), [](const auto& a, const auto& b) { return a.key < b.key; });
+    s_->splitters.clear();
+    std::uint64_t below = 0;
+    for (const auto& w : s_->weighed) {
+      while (s_->splitters.size() + 1 < ranks_ &&
+             below >= (static_cast<std::uint64_t>(pairs) << 16U) / ranks_ * (s_->splitters.size() + 1))
+        s_->splitters.push_back(w.key);
+      below += w.pairs;
+    }
+  }
+  std::size_t fold_part(std::size_t pairs, std::span<std::byte> room, report& r) {
+    split(pairs);
+    const bool is_first = rank_ == 0, is_last = rank_ >= s_->splitters.size(), is_empty = rank_ > s_->splitters.size();
+    s_->sources.clear();
+    std::size_t mine = 0, own = 0;
+    for (std::size_t k = 0; k < ranks_; ++k) {
+      auto& p = s_->written[k].pairs;
+      const auto place = [&](K key) {
+        return static_cast<std::size_t>(std::lower_bound(p.indexes, p.indexes + p.end, key) - p.indexes);
+      };
+      const auto all = p.end;
+      p.at = is_empty ? all : is_first ? 0 : place(s_->splitters[rank_ - 1]);
+      p.end = is_last ? all : place(s_->splitters[rank_]);
+      const auto n = p.end - p.at;
+      mine += n;
+      if (n != 0) s_->sources.push_back(&p);
+      if (k == rank_) own = (all - n) * pair_bytes();
+      else r.bytes_received += n * pair_bytes() + sizeof(header);
+    }
+    part_header h;
+    s_->part.clear();
+    fold_pairs<T, K>(call_->fold, s_->sources, width_, s_->part, s_->fold);
+    h.pairs = s_->part.indexes.size();
+    const auto values = after(sizeof(h), s_->part.indexes.size());
+    const auto end = values + s_->part.indexes.size() * row_bytes();
+    if (end > room.size()) throw error("omni: a part of the pairs has no room behind them");
+    std::memcpy(room.data(), &h, sizeof(h));
+    copy_bytes(room.data() + sizeof(h), s_->part.indexes.data(), s_->part.indexes.size() * sizeof(K));
+    copy_bytes(room.data() + values, s_->part.values.data(), s_->part.indexes.size() * row_bytes());
+    r.bytes_sent += own + (ranks_ - 1) * (sizeof(header) + sizeof(h) + s_->part.indexes.size() * pair_bytes());
+    return end;
+  }
+  [[nodiscard]] part part_in(std::span<const std::byte> bytes, std::size_t rank) const {
+    part_header h;
+    expect(bytes.size() >= sizeof(h), rank);
+    std::memcpy(&h, bytes.data(), sizeof(h));
+    expect(h.pairs <= bytes.size() / pair_bytes(), rank);
+    const auto pairs = static_cast<std::size_t>(h.pairs), values = after(sizeof(h), pairs);
+    expect(values + pairs * row_bytes() <= bytes.size(), rank);
+    return {reinterpret_cast<const K*>(bytes.data() + sizeof(h)), reinterpret_cast<const T*>(bytes.data() + values), pairs};
+  }
+  // Of records that all ranks read.
+  void count_bytes(report& r, std::size_t own, std::span<const std::span<const std::byte>> all) const {
+    r.bytes_sent += (ranks_ - 1) * own;
+    for (std::size_t k = 0; k < all.size(); ++k)
+      if (k != rank_) r.bytes_received += all[k].size();
+  }
+
+  Call* call_;
+  std::size_t width_, rank_, ranks_;
+  pair_folding how_;
+  bool heard_ = false, done_ = false, fits_ = true, had_parts_ = false;
+  std::size_t at_ = 0;         // this rank's pairs that are folded
+  std::size_t folded_ = 0;     // of all ranks, so far
+  std::size_t all_pairs_ = 0;  // of all ranks
+  pair_list<T, K> out_;
+};
+
+}  // namespace omni::detail

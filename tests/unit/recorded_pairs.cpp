@@ -1,0 +1,297 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <omni/omni.hpp>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "../support/agreeing.hpp"
+#include "../support/effort.hpp"
+#include "../support/pairs.hpp"
+#include "../support/sharing.hpp"
+
+// Pairs that travel with a call's first word: in records of any size, round by round, and in messages. First without ranks: what
+// each would write is put before all. Then on ranks.
+
+namespace {
+
+using omni::report;
+using omni::detail::pair_folding;
+using testing::keys;
+using testing::pair_cell;
+
+using K = std::uint32_t;
+using T = float;
+using call_type = omni::detail::sparse_call<K, T, omni::sum>;
+using records = omni::detail::recorded_pairs<call_type>;
+using span = std::span<const std::byte>;
+
+// What a rank writes to, as a window has it.
+struct room {
+  explicit room(std::size_t bytes) : memory(new (std::align_val_t{64}) std::byte[bytes]), all(memory.get(), bytes) {}
+  struct release {
+    void operator()(std::byte* p) const { ::operator delete[](p, std::align_val_t{64}); }
+  };
+  std::unique_ptr<std::byte, release> memory;
+  std::span<std::byte> all;
+};
+
+struct rank {
+  rank(const testing::pairs<K, T>& p, std::size_t width, int number, int ranks, pair_folding how)
+      : own(p.keys, p.values, width, omni::sum{}), words(call, width, number, ranks, how) {
+    call.keys = own.keys();
+    call.values = own.values();
+    call.sizes = {call.keys.empty() ? 0 : std::uint64_t{call.keys.back()}, call.keys.size(), width};
+  }
+  omni::detail::distinct_pairs<K, T> own;
+  call_type call;
+  records words;
+};
+struct outcome {
+  std::string wrong;
+  int rounds = 0;
+  bool fits = true;
+};
+
+// One call on so many ranks with records of so many bytes, or messages (`messages`). `lie(rank, record)` changes what was written,
+// and so does `lie_in_part` with the parts.
+template <class Lie, class LieInPart>
+outcome play(const pair_cell& c, pair_folding how, std::size_t bytes, bool messages, const Lie& lie, const LieInPart& lie_in_part) {
+  const auto inputs = testing::draw_pairs<K, T>(c);
+  std::vector<std::unique_ptr<rank>> all;
+  std::vector<room> rooms;
+  const auto n = static_cast<std::size_t>(c.ranks);
+  for (std::size_t r = 0; r < n; ++r) {
+    all.push_back(std::make_unique<rank>(inputs[r], c.width, static_cast<int>(r), c.ranks, how));
+    rooms.emplace_back(bytes);
+  }
+  outcome o;
+  std::vector<report> reports(n);
+  std::vector<report> sent(n);
+  while (!all[0]->words.done()) {
+    ++o.rounds;
+    std::vector<span> told;
+    std::vector<std::span<std::byte>> rest;
+    for (std::size_t r = 0; r < n; ++r) {
+      const auto used =
+          messages ? all[r]->words.write_message(rooms[r].all) : all[r]->words.write(rooms[r].all, omni::detail::stores::vectors);
+      lie(r, rooms[r].all.first(used));
+      told.push_back(rooms[r].all.first(used));
+      rest.push_back(rooms[r].all.subspan(std::min((used + 63) / 64 * 64, bytes)));
+    }
+    std::vector<span> parts;
+    for (std::size_t r = 0; r < n; ++r) {
+      if (messages) {
+        all[r]->words.fold_messages(told, sent[r]);
+        continue;
+      }
+      if (const auto part = all[r]->words.fold(told, true, rest[r], sent[r])) {
+        lie_in_part(r, rest[r].first(*part));
+        parts.push_back(rest[r].first(*part));
+      }
+    }
+    if (!parts.empty() && parts.size() != n) return {"some ranks have parts, and some have none"};
+    for (std::size_t r = 0; r < n && !parts.empty(); ++r) all[r]->words.take(parts, sent[r]);
+    for (std::size_t r = 1; r < n; ++r)
+      if (all[r]->words.done() != all[0]->words.done()) return {"not all are done"};
+  }
+  o.fits = all[0]->words.fits();
+  if (!o.fits) return o;
+  const auto wanted = testing::expected_pairs(inputs, c.width, oracle::twin<omni::sum>{});
+  std::size_t out = 0, in = 0;
+  for (std::size_t r = 0; r < n; ++r) {
+    omni::detail::sparse_result<K, T> result;
+    all[r]->words.result(sent[r], result);
+    out += sent[r].bytes_sent;
+    in += sent[r].bytes_received;
+    if (result.keys != wanted.keys) o.wrong = "the keys of rank " + std::to_string(r);
+    else if (!oracle::equal(result.values, wanted.values)) o.wrong = "the values of rank " + std::to_string(r);
+  }
+  if (out != in) o.wrong += "bytes that were sent and not received";
+  return o;
+}
+outcome play(const pair_cell& c, pair_folding how, std::size_t bytes, bool messages = false) {
+  return play(
+      c, how, bytes, messages, [](std::size_t, auto) {}, [](std::size_t, auto) {});
+}
+std::string describe(const pair_cell& c, std::size_t bytes) {
+  return std::to_string(c.ranks) + " ranks, " + testing::name(c.shape) + ", width " + std::to_string(c.width) + ", seed " +
+         std::to_string(c.seed) + ", records of " + std::to_string(bytes);
+}
+
+}  // namespace
+
+TEST_CASE("recorded pairs: round by round, in records of any size") {
+  std::uint64_t seed = 0;
+  int most_rounds = 0;
+  for (const int ranks : {2, 3, 4, 7, 16})
+    for (const auto shape : testing::all_keys)
+      for (const std::size_t width : {1U, 3U})
+        for (const std::size_t bytes : {8192U, 20000U, 400000U})
+          for (const auto how : {pair_folding::by_all, pair_folding::by_parts, pair_folding::by_size}) {
+            if (testing::draws(3) < 3 && (seed + width) % 3 != 0) {
+              ++seed;
+              continue;
+            }
+            const pair_cell c{ranks, shape, 5000, seed % 2 == 0 ? 0.4 : 0.03, width, ++seed};
+            const auto where = describe(c, bytes);
+            CAPTURE(where);
+            const auto o = play(c, how, bytes);
+            CHECK(o.wrong == "");
+            CHECK(o.fits);
+            if (bytes == 400000) CHECK(o.rounds == 1);
+            most_rounds = std::max(most_rounds, o.rounds);
+          }
+  CHECK(most_rounds > 10);
+}
+
+TEST_CASE("recorded pairs: one rank's keys lie before, among and behind all others'") {
+  // Every part has room, whoever has the pairs.
+  for (const int ranks : {2, 5, 16})
+    for (const auto shape : {keys::one_rank, keys::identical, keys::disjoint, keys::all, keys::power_law})
+      for (std::uint64_t seed = 0; seed < 4; ++seed) {
+        const pair_cell c{ranks, shape, 60000, 0.5, 1, seed};
+        const auto where = describe(c, 100000);
+        CAPTURE(where);
+        CHECK(play(c, pair_folding::by_parts, 100000).wrong == "");
+      }
+}
+
+TEST_CASE("recorded pairs: rows for which there is no room") {
+  const pair_cell wide{3, keys::scattered, 60, 0.5, 2000, 3};
+  CHECK_FALSE(play(wide, pair_folding::by_parts, 20000).fits);
+  CHECK_FALSE(play(wide, pair_folding::by_all, 4000).fits);
+  CHECK(play(wide, pair_folding::by_all, 20000).fits);
+  CHECK(play(wide, pair_folding::by_all, 20000).wrong == "");
+}
+
+TEST_CASE("recorded pairs: in messages, all or none") {
+  std::uint64_t seed = 0;
+  for (const int ranks : {2, 3, 9})
+    for (const auto shape : testing::all_keys)
+      for (const std::size_t width : {1U, 5U}) {
+        const pair_cell c{ranks, shape, 5000, seed % 2 == 0 ? 0.4 : 0.03, width, ++seed};
+        const auto where = describe(c, 0);
+        CAPTURE(where);
+        const auto o = play(c, pair_folding::by_size, 400000, true);
+        CHECK(o.fits);
+        CHECK(o.wrong == "");
+      }
+  CHECK_FALSE(play({3, keys::all, 5000, 1, 1, 1}, pair_folding::by_size, 15000, true).fits);
+  CHECK(play({3, keys::all, 5000, 1, 1, 1}, pair_folding::by_size, 21000, true).fits);  // runs have no keys
+}
+
+TEST_CASE("recorded pairs: a peer that lies is refused, or believed without harm") {
+  const auto seen = [](bool messages, const auto& lie, const auto& lie_in_part) {
+    try {
+      play({3, keys::scattered, 5000, 0.3, 1, 7}, pair_folding::by_parts, 100000, messages, lie, lie_in_part);
+    } catch (const omni::protocol&) {
+      return "protocol";
+    } catch (const omni::mismatch&) {
+      return "mismatch";
+    }
+    return "believed";
+  };
+  const auto none = [](std::size_t, std::span<std::byte>) {};
+  struct words {  // a header, as docs/wire_format.md has it
+    std::uint64_t largest_key, pairs, width;
+    std::uint32_t here, state;
+  };
+  const auto in_header = [](const auto& change) {
+    return [&](std::size_t r, std::span<std::byte> record) {
+      if (r != 1) return;
+      words w;
+      std::memcpy(&w, record.data(), sizeof(w));
+      change(w);
+      std::memcpy(record.data(), &w, sizeof(w));
+    };
+  };
+  for (const bool messages : {false, true}) {
+    CAPTURE(messages);
+    CHECK(std::string(seen(messages, none, none)) == "believed");
+    CHECK(std::string(seen(messages, in_header([](words& w) { w.here += 60000; }), none)) == "protocol");
+    CHECK(std::string(seen(messages, in_header([](words& w) { w.here = 0xffffffff; }), none)) == "protocol");
+    CHECK(std::string(seen(messages, in_header([](words& w) { w.width = 2; }), none)) == "mismatch");
+    CHECK(std::string(seen(messages, in_header([](words& w) { w.width = ~std::uint64_t{0}; }), none)) == "protocol");
+    CHECK(std::string(seen(messages, in_header([](words& w) { w.here = 0, w.state = 0; }), none)) == "protocol");
+  }
+  const auto swap_keys = [](std::size_t r, std::span<std::byte> record) {
+    if (r == 1) std::swap_ranges(record.begin() + 32, record.begin() + 36, record.begin() + 40);
+  };
+  CHECK(std::string(seen(false, swap_keys, none)) == "protocol");
+  const auto more_in_part = [](std::size_t r, std::span<std::byte> part) {
+    const std::uint64_t pairs = 1U << 20U;
+    if (r == 2) std::memcpy(part.data(), &pairs, sizeof(pairs));
+  };
+  CHECK(std::string(seen(false, none, more_in_part)) == "protocol");
+  // Any bytes at all: sanitizers see whether it does harm.
+  auto g = patterns::make_generator(20261125, 0);
+  int refused = 0;
+  for (int i = 0; i < testing::draws(400); ++i) {
+    const auto where = g(), what = g();
+    const auto change = [&](std::size_t r, std::span<std::byte> record) {
+      if (r == where % 3)
+        record[where / 3 % std::min<std::size_t>(record.size(), i % 2 == 0 ? 128 : 4096)] ^= std::byte(what % 255 + 1);
+    };
+    refused += std::string(seen(i % 3 == 0, change, none)) == "believed" ? 0 : 1;
+  }
+  CHECK(refused > 0);
+}
+
+TEST_CASE("recorded pairs: more than records of shared memory hold, on ranks") {
+  std::uint64_t seed = 0;
+  for (const int ranks : {2, 3, 5})
+    for (const auto shape : {keys::scattered, keys::power_law, keys::one_rank, keys::disjoint, keys::identical}) {
+      const pair_cell c{ranks, shape, 20000, 0.4, 64, ++seed};
+      testing::check_pairs<K, T, testing::sharing>(c, omni::sum{});
+      testing::check_pairs<K, T, testing::sharing>(c, omni::sum{}, omni::colocated{});
+      testing::check_pairs<K, T, testing::sharing>(c, omni::sum{}, omni::replicated{});
+    }
+}
+
+TEST_CASE("recorded pairs: a rank without room in shared memory, and the next call") {
+  for (const auto shape : {keys::scattered, keys::all}) {
+    const auto inputs = testing::draw_pairs<K, T>({3, shape, 30000, 0.5, 1, 11});
+    const auto wanted = testing::expected_pairs(inputs, 1, oracle::twin<omni::sum>{});
+    std::vector<std::string> wrong(3);
+    testing::sharing::run(
+        3,
+        [&](testing::sharing& comm) {
+          const auto r = static_cast<std::size_t>(comm.rank());
+          for (int i = 0; i < 3 && wrong[r].empty(); ++i)
+            wrong[r] = testing::difference(omni::allreduce(comm, omni::sparse_view{inputs[r].keys, inputs[r].values}), wanted);
+        },
+        [](int r) { return r != 1; });
+    for (const auto& w : wrong) CHECK(w == "");
+  }
+}
+
+TEST_CASE("recorded pairs: with the agreement of ranks that share no memory") {
+  std::uint64_t seed = 0;
+  for (const int ranks : {2, 3, 4, 5, 9, 17, 21})
+    for (const auto shape : testing::all_keys) {
+      if (ranks > 9 && shape != keys::scattered && shape != keys::one_rank && shape != keys::some_empty) continue;
+      for (const double density : {0.02, 0.6}) {
+        const pair_cell c{ranks, shape, 3000, density, seed % 3 + 1, ++seed};
+        testing::check_pairs<K, T, testing::agreeing>(c, omni::sum{});
+      }
+    }
+  // Few pairs are all told with the first word: nothing comes after it.
+  testing::agreeing::run(4, [](testing::agreeing& comm) {
+    const std::vector<K> k{static_cast<K>(comm.rank()), 9};
+    const auto r = omni::allreduce(comm, omni::sparse_view{k, std::vector<int>{1, 2}});
+    CHECK(r.values == std::vector<int>{1, 1, 1, 1, 8});
+    CHECK(r.report.topology == "replicated");
+    CHECK(r.encoding.contributions == omni::chunk_counts{});
+    CHECK(r.report.bytes_sent == r.report.bytes_received);
+    CHECK(r.report.bytes_sent < 3 * 100);
+  });
+}
