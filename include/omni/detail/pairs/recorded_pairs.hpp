@@ -261,7 +261,8 @@ class recorded_pairs final : lent_state<recorded_state<typename Call::key_type, 
       header h;
       expect(all[k].size() >= sizeof(h), k);
       std::memcpy(&h, all[k].data(), sizeof(h));
-      expect((h.here != 0 || h.state != pairs_state::more) && h.here <= h.pairs && h.width <= most_row_bytes / sizeof(T), k);
+      expect(h.state <= pairs_state::no_room && (h.here != 0 || h.state != pairs_state::more), k);
+      expect(h.here <= h.pairs && h.width <= most_row_bytes / sizeof(T), k);
       s_->written.push_back({{nullptr, nullptr, nullptr, 0, h.here}, h.state == pairs_state::last});
       fits_ = fits_ && h.state != pairs_state::no_room;
       all_pairs_ += static_cast<std::size_t>(h.pairs);

@@ -165,7 +165,7 @@ class agreement {
   [[nodiscard]] std::size_t most_words() const {
     constexpr std::size_t of_all = std::size_t{128} << 10U, most = std::size_t{32} << 10U;
     constexpr int most_ranks = 64;
-    return ranks_ <= most_ranks ? std::min(of_all / static_cast<std::size_t>(ranks_), most) : 0;
+    return ranks_ <= most_ranks ? std::min(of_all / static_cast<std::size_t>(ranks_) / line * line, most) : 0;
   }
   static std::int64_t step(std::size_t k) { return std::int64_t{1} << (2 * k); }
   /// Of how many ranks a message of round k has the words.
