@@ -165,6 +165,18 @@ TEST_CASE("recorded pairs: one rank's keys lie before, among and behind all othe
       }
 }
 
+TEST_CASE("recorded pairs: fewer pairs than ranks") {
+  for (const int ranks : {2, 3, 16})
+    for (const auto shape : {keys::scattered, keys::one_rank, keys::all, keys::all_empty, keys::strided})
+      for (const std::uint64_t range : {1U, 2U, 5U})
+        for (const auto how : {pair_folding::by_all, pair_folding::by_parts}) {
+          const pair_cell c{ranks, shape, range, 1, 1, range};
+          const auto where = describe(c, 20000);
+          CAPTURE(where);
+          CHECK(play(c, how, 20000).wrong == "");
+        }
+}
+
 TEST_CASE("recorded pairs: rows for which there is no room") {
   const pair_cell wide{3, keys::scattered, 60, 0.5, 2000, 3};
   CHECK_FALSE(play(wide, pair_folding::by_parts, 20000).fits);
@@ -228,6 +240,10 @@ TEST_CASE("recorded pairs: a peer that lies is refused, or believed without harm
     if (r == 1) std::swap_ranges(record.begin() + 32, record.begin() + 36, record.begin() + 40);
   };
   CHECK(std::string(seen(false, swap_keys, none)) == "protocol");
+  const auto double_key = [](std::size_t r, std::span<std::byte> record) {
+    if (r == 1) std::copy_n(record.begin() + 40, 4, record.begin() + 44);
+  };
+  CHECK(std::string(seen(false, double_key, none)) == "protocol");
   const auto more_in_part = [](std::size_t r, std::span<std::byte> part) {
     const std::uint64_t pairs = 1U << 20U;
     if (r == 2) std::memcpy(part.data(), &pairs, sizeof(pairs));
