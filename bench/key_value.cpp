@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The omni authors
 // SPDX-License-Identifier: BSL-1.0
 //
-// Key-value tensors: omni::allreduce of a sparse_view against MPI_Allreduce of the whole dense tensor, and against everyone's pairs
-// to everyone by MPI_Allgatherv with a local merge. Interleaved in one run:
-// `mpirun -np 4 omni-bench-key-value --help`, or `bash bench/cluster/run.sh --program FILE` between rate-limited hosts.
+// Key-value tensors: omni::allreduce of a sparse_view against MPI_Allreduce of the whole dense tensor, and against the other ways
+// to add up pairs (pair_algorithms.hpp). Interleaved in one run: `mpirun -np 4 omni-bench-key-value --help`, or `bash
+// bench/cluster/run.sh --program FILE` between rate-limited hosts.
 
 #include <mpi.h>
 
@@ -16,6 +16,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "json_file.hpp"
@@ -23,6 +24,7 @@
 #include "mpi_algorithms.hpp"
 #include "omni/cluster.hpp"
 #include "omni/sparse.hpp"
+#include "pair_algorithms.hpp"
 
 namespace {
 
@@ -30,6 +32,7 @@ struct options {
   std::size_t elements = std::size_t{16} << 20U;
   std::vector<double> densities{0.01, 0.1, 1, 10};
   std::string pattern = "scattered";
+  std::string order = "ascending";
   int servers = 0;
   int repeats = 7;
   std::uint64_t seed = 1;
@@ -40,6 +43,23 @@ struct pairs {
   std::vector<std::uint32_t> keys;
   std::vector<float> values;
 };
+
+/// What omni is given: the same pairs in any order, every fourth one in two halves that come apart.
+pairs shuffled(const pairs& p, std::uint64_t seed) {
+  pairs all = p;
+  for (std::size_t i = 0; i < p.keys.size(); i += 4) {
+    all.values[i] = p.values[i] / 2;
+    all.keys.push_back(p.keys[i]);
+    all.values.push_back(p.values[i] / 2);
+  }
+  std::mt19937_64 random(seed);
+  for (std::size_t i = all.keys.size(); i > 1; --i) {
+    const auto j = static_cast<std::size_t>(random() % i);
+    std::swap(all.keys[i - 1], all.keys[j]);
+    std::swap(all.values[i - 1], all.values[j]);
+  }
+  return all;
+}
 
 /// Ascending keys, each once; values are small integers, so that sums are exact in any order.
 pairs draw(const options& o, double density, int rank) {
@@ -66,62 +86,28 @@ pairs draw(const options& o, double density, int rank) {
   return p;
 }
 
-/// Everyone's pairs to everyone, and a merge of as many ascending lists as there are ranks.
-class gather_and_merge {
- public:
-  void operator()(MPI_Comm comm, const pairs& mine, int ranks) {
-    const auto n = static_cast<std::size_t>(ranks);
-    const int count = static_cast<int>(mine.keys.size());
-    counts_.resize(n);
-    MPI_Allgather(&count, 1, MPI_INT, counts_.data(), 1, MPI_INT, comm);
-    places_.assign(n + 1, 0);
-    for (std::size_t r = 0; r < n; ++r) places_[r + 1] = places_[r] + counts_[r];
-    const auto all = static_cast<std::size_t>(places_[n]);
-    keys_.resize(all);
-    values_.resize(all);
-    MPI_Allgatherv(mine.keys.data(), count, MPI_UINT32_T, keys_.data(), counts_.data(), places_.data(), MPI_UINT32_T, comm);
-    MPI_Allgatherv(mine.values.data(), count, MPI_FLOAT, values_.data(), counts_.data(), places_.data(), MPI_FLOAT, comm);
-    bytes = (n - 1) * mine.keys.size() * 8;
-    result.keys.clear();
-    result.values.clear();
-    heads_.assign(places_.begin(), places_.end() - 1);
-    for (;;) {
-      std::uint64_t lowest = ~std::uint64_t{0};
-      for (std::size_t r = 0; r < n; ++r)
-        if (heads_[r] != places_[r + 1]) lowest = std::min<std::uint64_t>(lowest, keys_[static_cast<std::size_t>(heads_[r])]);
-      if (lowest == ~std::uint64_t{0}) return;
-      float sum = 0;
-      for (std::size_t r = 0; r < n; ++r)
-        if (heads_[r] != places_[r + 1] && keys_[static_cast<std::size_t>(heads_[r])] == lowest)
-          sum += values_[static_cast<std::size_t>(heads_[r]++)];
-      result.keys.push_back(static_cast<std::uint32_t>(lowest));
-      result.values.push_back(sum);
-    }
-  }
-  pairs result;
-  std::size_t bytes = 0;
-
- private:
-  std::vector<int> counts_, places_, heads_;
-  std::vector<std::uint32_t> keys_;
-  std::vector<float> values_;
-};
-
 template <class F>
 double time(MPI_Comm comm, const F& f) {
   return slowest_time(comm, 1, [&](std::size_t) { f(); });
+}
+
+std::size_t largest_of(MPI_Comm comm, std::uint64_t mine) {
+  std::uint64_t all = 0;
+  MPI_Allreduce(&mine, &all, 1, MPI_UINT64_T, MPI_MAX, comm);
+  return static_cast<std::size_t>(all);
 }
 
 nlohmann::json measure(const options& o, double percent, omni::mpi_cluster& cluster, const std::vector<MPI_Comm>& comms) {
   const int rank = cluster.rank(), ranks = cluster.size();
   const MPI_Comm workers = cluster.workers();
   const auto mine = draw(o, percent / 100, rank);
+  const auto given = o.order == "ascending" ? mine : shuffled(mine, o.seed);
   std::vector<float> dense(o.elements), reduced(o.elements);
   for (std::size_t i = 0; i < mine.keys.size(); ++i) dense[mine.keys[i]] = mine.values[i];
 
-  gather_and_merge gather;
+  const auto others = pair_algorithms(o.elements, ranks);
   omni::sparse_tensor<std::uint32_t, float> r;
-  std::array<std::vector<double>, 3> seconds;
+  std::vector<std::vector<double>> seconds(2 + others.size());
   MPI_Comm best = comms[0];  // the fastest of MPI's algorithms
   const auto reduce_dense = [&] {
     MPI_Allreduce(dense.data(), reduced.data(), static_cast<int>(o.elements), MPI_FLOAT, MPI_SUM, best);
@@ -136,57 +122,72 @@ nlohmann::json measure(const options& o, double percent, omni::mpi_cluster& clus
     chosen = a;
   }
   const auto turn = [&](std::size_t which) {
-    switch (which) {
-      case 0:
-        return time(workers, [&] { r = omni::allreduce(cluster, omni::sparse_view{mine.keys, mine.values}); });
-      case 1:
-        return time(workers, reduce_dense);
-      default:
-        return time(workers, [&] { gather(workers, mine, ranks); });
-    }
+    return time(workers, [&] {
+      if (which == 0) r = omni::allreduce(cluster, omni::sparse_view{given.keys, given.values});
+      else if (which == 1) reduce_dense();
+      else others[which - 2]->run(workers, mine.keys, mine.values);
+    });
   };
+  // Memory that calls use one after the other is there from now on.
+  for (int i = 0; i < 8 && largest_of(workers, mine.keys.size()) < 20000; ++i)
+    for (std::size_t which = 0; which < seconds.size(); ++which)
+      if (which != 1) turn(which);
   for (int i = -1; i < o.repeats; ++i)
-    for (std::size_t k = 0; k < 3; ++k) {
-      const auto which = (k + static_cast<std::size_t>(i + 1)) % 3;  // nobody always follows the same one
+    for (std::size_t k = 0; k < seconds.size(); ++k) {
+      const auto which = (k + static_cast<std::size_t>(i + 1)) % seconds.size();  // nobody always follows the same one
       const auto t = turn(which);
       if (i >= 0) seconds[which].push_back(t);
     }
 
-  // Against the dense tensor: the same values at the keys, and nothing but zeros elsewhere. The gathered pairs have to be the same.
-  std::size_t wrong = 0, others = 0;
+  // Against the dense tensor: the same values at the keys, and nothing but zeros elsewhere. The others have to be the same.
+  std::size_t wrong = 0, left = 0;
   for (std::size_t i = 0; i < r.keys.size(); ++i) wrong += r.values[i] == reduced[r.keys[i]] ? 0 : 1;
-  for (const auto x : reduced) others += x != 0 ? 1 : 0;
-  wrong += others > r.keys.size() ? others - r.keys.size() : r.keys.size() - others;
-  wrong += r.keys == gather.result.keys && r.values == gather.result.values ? 0 : 1;
+  for (const auto x : reduced) left += x != 0 ? 1 : 0;
+  wrong += left > r.keys.size() ? left - r.keys.size() : r.keys.size() - left;
+  for (const auto& other : others) {
+    const auto* const split = dynamic_cast<const split_allgather*>(other.get());
+    const bool right = split != nullptr && !split->dense_values.empty() ? split->dense_values == reduced
+                                                                        : other->keys == r.keys && other->values == r.values;
+    if (!right && rank == 0) std::fprintf(stderr, "%s: not the same\n", other->name.c_str());
+    wrong += right ? 0 : 1;
+  }
 
-  std::array<double, 3> local{static_cast<double>(r.report.bytes_sent), static_cast<double>(gather.bytes),
-                              static_cast<double>(mine.keys.size())};
-  std::array<double, 3> largest{};
+  std::array<double, 2> local{static_cast<double>(r.report.bytes_sent), static_cast<double>(given.keys.size())};
+  std::array<double, 2> largest{};
   double bad = 0;
   const auto mine_wrong = static_cast<double>(wrong);
-  MPI_Allreduce(local.data(), largest.data(), 3, MPI_DOUBLE, MPI_MAX, workers);
+  MPI_Allreduce(local.data(), largest.data(), 2, MPI_DOUBLE, MPI_MAX, workers);
   MPI_Allreduce(&mine_wrong, &bad, 1, MPI_DOUBLE, MPI_SUM, workers);
-  const double omni_time = median(seconds[0]), dense_time = median(seconds[1]), gather_time = median(seconds[2]);
+  const double omni_time = median(seconds[0]), dense_time = median(seconds[1]);
+  auto times = nlohmann::json::object();
+  std::size_t first = 0;
+  for (std::size_t i = 0; i < others.size(); ++i) {
+    times[others[i]->name] = median(seconds[2 + i]) * 1e6;
+    if (median(seconds[2 + i]) < median(seconds[2 + first])) first = i;
+  }
+  const double other_time = median(seconds[2 + first]);
   const auto& e = r.encoding.results;
   if (rank == 0) {
-    std::printf("%9zu %-10s %7.3f%% %9.0f %9zu %11.1f %11.1f %11.1f %11.0f %11.0f %6zu/%zu/%zu %6.0f %8.2f %8.2f\n", o.elements,
-                o.pattern.c_str(), percent, largest[2], r.keys.size(), omni_time * 1e6, dense_time * 1e6, gather_time * 1e6,
-                largest[0], largest[1], e.gaps, e.bitmap, e.run, bad, dense_time / omni_time, gather_time / omni_time);
+    std::printf("%9zu %-10s %7.3f%% %9.0f %9zu %11.1f %11.1f %11.1f %-12s %11.0f %6zu/%zu/%zu %6.0f %8.2f %8.2f\n", o.elements,
+                o.pattern.c_str(), percent, largest[1], r.keys.size(), omni_time * 1e6, dense_time * 1e6, other_time * 1e6,
+                others[first]->name.c_str(), largest[0], e.gaps, e.bitmap, e.run, bad, dense_time / omni_time,
+                other_time / omni_time);
     std::fflush(stdout);
   }
   return {{"ranks", ranks},
           {"servers", cluster.servers()},
           {"elements", o.elements},
           {"pattern", o.pattern},
+          {"order", o.order},
           {"density", percent / 100},
-          {"pairs", largest[2]},
+          {"pairs", largest[1]},
           {"union", r.keys.size()},
           {"topology", std::string(r.report.topology)},
           {"omni_us", omni_time * 1e6},
           {"dense_us", dense_time * 1e6},
-          {"gather_us", gather_time * 1e6},
+          {"others_us", times},
+          {"best_other", others[first]->name},
           {"bytes_sent", largest[0]},
-          {"gather_bytes", largest[1]},
           {"gaps", e.gaps},
           {"bitmap", e.bitmap},
           {"run", e.run},
@@ -196,7 +197,7 @@ nlohmann::json measure(const options& o, double percent, omni::mpi_cluster& clus
           {"deliver_us", r.report.deliver_seconds * 1e6},
           {"wrong", bad},
           {"speedup", dense_time / omni_time},
-          {"speedup_gather", gather_time / omni_time}};
+          {"speedup_best_other", other_time / omni_time}};
 }
 
 int measure_all(const options& o, omni::mpi_cluster& cluster) {
@@ -204,8 +205,8 @@ int measure_all(const options& o, omni::mpi_cluster& cluster) {
   if (rank == 0) {
     std::printf("# omni %d.%d.%d, %d ranks, %d servers, float by uint32, median of %d, slowest rank\n", OMNI_VERSION_MAJOR,
                 OMNI_VERSION_MINOR, OMNI_VERSION_PATCH, ranks, cluster.servers(), o.repeats);
-    std::printf("%9s %-10s %8s %9s %9s %11s %11s %11s %11s %11s %10s %6s %8s %8s\n", "elements", "pattern", "density", "pairs",
-                "union", "omni us", "dense us", "gather us", "sent B", "gather B", "gap/bit/run", "#wrong", "x dense", "x gather");
+    std::printf("%9s %-10s %8s %9s %9s %11s %11s %11s %-12s %11s %10s %6s %8s %8s\n", "elements", "pattern", "density", "pairs",
+                "union", "omni us", "dense us", "other us", "which", "sent B", "gap/bit/run", "#wrong", "x dense", "x other");
   }
   const auto comms = communicators(cluster.workers());
   auto rows = nlohmann::json::array();
@@ -232,13 +233,16 @@ int main(int argc, char** argv) {
   int rank = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   options o;
-  CLI::App app("Key-value tensors against a dense MPI_Allreduce and against MPI_Allgatherv");
+  CLI::App app("Key-value tensors against a dense MPI_Allreduce and against other ways to add up pairs");
   app.add_option("--elements", o.elements, "of the dense tensor")
       ->check(CLI::Range(std::size_t{1}, std::size_t{1} << 30U))
       ->capture_default_str();
   app.add_option("--densities", o.densities, "percent of the elements that a rank has")->delimiter(',')->capture_default_str();
   app.add_option("--pattern", o.pattern, "scattered: evenly; power-law: the lower the key, the more ranks have it")
       ->check(CLI::IsMember({"scattered", "power-law"}))
+      ->capture_default_str();
+  app.add_option("--order", o.order, "of the pairs that omni is given; shuffled: and every fourth key twice")
+      ->check(CLI::IsMember({"ascending", "shuffled"}))
       ->capture_default_str();
   app.add_option("--servers", o.servers, "ranks that fold for the others, the last ones")
       ->check(CLI::NonNegativeNumber)
