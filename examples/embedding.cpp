@@ -6,7 +6,8 @@
 //
 // The model is two tables with a row for each word. A mini-batch touches few of them, so a gradient is mostly zeros, in runs of one
 // row. Every step sums it over all ranks: with omni::allreduce, whose blocks are the rows, or with MPI_Allreduce. By default the
-// program trains both ways from the same start and compares.
+// program trains both ways from the same start and compares. --key-value gives omni the rows that were touched, as keys and values;
+// --dense-tensor gives it the gradient as it lies, and says nothing of rows.
 //
 //     mpirun -np 4 omni-example-embedding --text FILE
 
@@ -53,6 +54,7 @@ struct options {
   std::uint64_t seed = 1;
   std::string topology = "automatic";
   bool compare = false, dense = false, sparse = false;  // one at most; none is compare
+  bool key_value = false, dense_tensor = false;         // trained, too
   bool csv = false;
   std::vector<std::string> nearest;
 };
@@ -177,21 +179,55 @@ void add(std::span<float> to, float factor, std::span<const float> x) {
   for (std::size_t i = 0; i < to.size(); ++i) to[i] += factor * x[i];
 }
 
-/// Sums a gradient over all ranks, in place.
-using reducer = std::function<omni::report(std::span<float>)>;
+/// Sums a gradient over all ranks, in place. Rows that this rank has not touched are zeros.
+using reducer = std::function<omni::report(tables& gradient, const std::vector<bool>& touched)>;
+/// A way to train: what it is called, and how it reduces.
+struct way {
+  std::string name;
+  reducer reduce;
+  bool names_topology = false;
+};
 
 reducer sparse_reducer(const options& o) {
   const omni::fixed_blocks rows{o.dimension};
   const auto over = [rows](auto topology) {
-    return [=](std::span<float> gradient) { return omni::allreduce(MPI_COMM_WORLD, gradient, rows, topology); };
+    return [=](tables& gradient, const std::vector<bool>&) {
+      return omni::allreduce(MPI_COMM_WORLD, gradient.values, rows, topology);
+    };
   };
   if (o.topology == "colocated") return over(omni::colocated{});
   if (o.topology == "ring") return over(omni::ring{});
   return over(omni::automatic{});
 }
 
+omni::report reduce_tensor(tables& gradient, const std::vector<bool>& /*touched*/) {
+  return omni::allreduce(MPI_COMM_WORLD, gradient.values);
+}
+
+reducer key_value_reducer() {
+  struct buffers {
+    std::vector<std::uint32_t> keys;
+    std::vector<float> rows;
+  };
+  return [own = buffers()](tables& gradient, const std::vector<bool>& touched) mutable {
+    own.keys.clear();
+    own.rows.clear();
+    for (std::size_t r = 0; r < touched.size(); ++r) {
+      if (!touched[r]) continue;
+      const auto row = gradient.row(r);
+      own.keys.push_back(static_cast<std::uint32_t>(r));
+      own.rows.insert(own.rows.end(), row.begin(), row.end());
+    }
+    const auto all = omni::allreduce(MPI_COMM_WORLD, omni::sparse_view{own.keys, own.rows, gradient.dimension});
+    for (std::size_t i = 0; i < all.keys.size(); ++i)
+      std::copy_n(all.values.data() + i * all.width, all.width, gradient.row(all.keys[i]).data());
+    return all.report;
+  };
+}
+
 reducer dense_reducer(const options& o, const world& w) {
-  return [=](std::span<float> gradient) {
+  return [=](tables& tensor, const std::vector<bool>&) {
+    const std::span<float> gradient = tensor.values;
     constexpr std::size_t most = std::size_t{1} << 30U;  // elements that one call of MPI takes
     for (std::size_t from = 0; from < gradient.size(); from += most)
       MPI_Allreduce(MPI_IN_PLACE, gradient.data() + from, static_cast<int>(std::min(most, gradient.size() - from)), MPI_FLOAT,
@@ -256,12 +292,12 @@ class trainer {
       const auto to = std::min(from + o_.batch, order_.size());
       for (auto i = from; i < to; ++i) differentiate(number, order_[i], loss_and_pairs);
       const auto touched = std::count(touched_.begin(), touched_.end(), true);
-      touched_.assign(touched_.size(), false);
 
       MPI_Barrier(MPI_COMM_WORLD);  // only so that the time below is that of the reduction
       const double before = MPI_Wtime();
-      const auto report = reduce_(gradient_.values);
+      const auto report = reduce_(gradient_, touched_);
       s.reducing += MPI_Wtime() - before;
+      touched_.assign(touched_.size(), false);
 
       s.bytes += static_cast<double>(report.bytes_sent);
       ++s.ran[std::string(report.topology)];
@@ -404,43 +440,50 @@ void print_nearest(const corpus& c, const tables& model, const std::string& word
 
 int train(const options& o, const world& w) {
   const corpus c(read(o.text, w), o.vocabulary);
-  std::vector<trainer> ways;
-  if (!o.dense) ways.emplace_back(o, w, c, sparse_reducer(o));
-  if (!o.sparse) ways.emplace_back(o, w, c, dense_reducer(o, w));
-  const auto steps = ways[0].steps();
+  std::vector<way> ways;
+  if (!o.dense) ways.push_back({"omni", sparse_reducer(o), true});
+  if (o.key_value) ways.push_back({"omni, keys and rows", key_value_reducer()});
+  if (o.dense_tensor) ways.push_back({"omni, dense tensor", reduce_tensor});
+  if (!o.sparse) ways.push_back({"MPI_Allreduce", dense_reducer(o, w)});
+  std::vector<trainer> trainers;
+  for (const auto& way : ways) trainers.emplace_back(o, w, c, way.reduce);
+  const auto steps = trainers[0].steps();
   print_header(o, w, c, steps);
 
-  double reducing[2] = {0, 0}, difference = 0;
+  std::vector<double> reducing(ways.size());
+  double difference = 0;
   bool same_bits = true;
   for (int epoch = 1; epoch <= o.epochs; ++epoch) {
     std::vector<summary> done;
-    for (auto& way : ways) {
-      const bool sparse = !o.dense && &way == ways.data();
-      done.push_back(way.epoch(epoch));
-      reducing[done.size() - 1] += done.back().reducing;
-      print(o, w, epoch, sparse ? "omni " + done.back().topologies() : "MPI_Allreduce", done.back(), steps);
+    for (std::size_t i = 0; i < ways.size(); ++i) {
+      done.push_back(trainers[i].epoch(epoch));
+      reducing[i] += done[i].reducing;
+      print(o, w, epoch, ways[i].names_topology ? "omni " + done[i].topologies() : ways[i].name, done[i], steps);
     }
-    for (const auto& s : done)
+    for (const auto& s : done) {
       if (!std::isfinite(s.loss)) throw std::runtime_error("the training diverges; try a lower --rate");
-    if (done.size() < 2) continue;
-    difference = std::max(difference, std::abs(done[0].loss / done[1].loss - 1));
-    same_bits = same_bits && std::bit_cast<std::uint64_t>(done[0].loss) == std::bit_cast<std::uint64_t>(done[1].loss);
+      difference = std::max(difference, std::abs(done[0].loss / s.loss - 1));
+      same_bits = same_bits && std::bit_cast<std::uint64_t>(done[0].loss) == std::bit_cast<std::uint64_t>(s.loss);
+    }
   }
 
   if (w.first() && !o.nearest.empty() && !o.csv) {
     std::printf("\n");
-    for (const auto& word : o.nearest) print_nearest(c, ways[0].model(), word);
+    for (const auto& word : o.nearest) print_nearest(c, trainers[0].model(), word);
   }
   if (ways.size() < 2) return 0;
   const bool agree = difference < 1e-5;
   if (w.first() && !o.csv) {
-    std::printf("\nin the reduction: %.2f s with omni, %.2f s with MPI_Allreduce", reducing[0], reducing[1]);
-    if (w.ranks > 1) std::printf(" (x %.2f)", reducing[1] / reducing[0]);
+    std::printf("\nin the reduction: %.2f s with %s", reducing[0], ways[0].name.c_str());
+    for (std::size_t i = 1; i < ways.size(); ++i) {
+      std::printf(", %.2f s with %s", reducing[i], ways[i].name.c_str());
+      if (w.ranks > 1) std::printf(" (x %.2f)", reducing[i] / reducing[0]);
+    }
     std::printf("\n");
     if (same_bits) std::printf("the losses agree to the last bit\n");
     else std::printf("the losses agree to %.1g (MPI adds in another order)\n", difference);
   }
-  if (w.first() && !agree) std::fprintf(stderr, "the two ways to train differ by %g, more than rounding explains\n", difference);
+  if (w.first() && !agree) std::fprintf(stderr, "the ways to train differ by %g, more than rounding explains\n", difference);
   return agree ? 0 : 1;
 }
 
@@ -461,6 +504,8 @@ void describe(CLI::App& app, options& o) {
   auto* const compare = app.add_flag("--compare", o.compare, "train with omni and with MPI_Allreduce (the default)");
   auto* const dense = app.add_flag("--dense", o.dense, "train with MPI_Allreduce only");
   auto* const sparse = app.add_flag("--sparse", o.sparse, "train with omni only");
+  app.add_flag("--key-value", o.key_value, "train with omni on the keys and rows that were touched, too");
+  app.add_flag("--dense-tensor", o.dense_tensor, "train with omni on the gradient as it lies, without a word of rows, too");
   compare->excludes(dense)->excludes(sparse);
   dense->excludes(sparse);
 }

@@ -8,6 +8,8 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -188,6 +190,17 @@ report agree_on_sizes(any_transport& transport, Call& call, const pair_plan& pla
   return r;
 }
 
+/// For a rank that cannot call, because its own pairs could not be folded: the others, who call or will, find that it calls
+/// otherwise.
+template <class Call>
+[[gnu::cold]] void tell_of_failure(any_transport& transport, Call& call, const pair_plan& plan, recorded_pairs<Call>& records) {
+  call.given.topology = short_name<16>("none: it gave up");
+  try {
+    agree_on_sizes(transport, call, plan, records);
+  } catch (const error&) {  // they have
+  }
+}
+
 template <class K, class T, class Op>
 sparse_tensor<K, T> reduce_pairs(any_transport& transport, const sparse_view<K, T>& view, const Op& op, const pair_plan& plan) {
   expect_environment();
@@ -195,15 +208,21 @@ sparse_tensor<K, T> reduce_pairs(any_transport& transport, const sparse_view<K, 
   expect_limit(plan.limit);
   expect_packets(plan.options.packet_bytes);
   const stopwatch watch;
-  const distinct_pairs<K, T> mine(view.keys, view.values, view.width, op);
-  const auto keys = mine.keys();
+  std::optional<distinct_pairs<K, T>> mine;
+  std::exception_ptr failure;
+  try {
+    mine.emplace(view.keys, view.values, view.width, op);
+  } catch (...) {
+    if (transport.size() == 1 || transport.servers() != 0) throw;
+    failure = std::current_exception();
+  }
+  const auto keys = mine ? mine->keys() : std::span<const K>();
   const auto sorting = watch.elapsed();
 
   using call_type = sparse_call<K, T, Op>;
-  call_type call;
-  call.fold = op;
+  call_type call(op);
   call.keys = keys;
-  call.values = mine.values();
+  call.values = mine ? mine->values() : nullptr;
   call.limit = plan.limit;
   call.is_part = true;
   call.sizes = {keys.empty() ? 0 : std::uint64_t{keys.back()}, keys.size(), view.width};
@@ -212,7 +231,7 @@ sparse_tensor<K, T> reduce_pairs(any_transport& transport, const sparse_view<K, 
   if (transport.size() == 1) {
     call.width = std::max<std::size_t>(view.width, 1);
     result.keys.assign(keys.begin(), keys.end());
-    if (!keys.empty()) append_rows<T>(result.values, mine.values(), keys.size() * call.width);
+    if (!keys.empty()) append_rows<T>(result.values, call.values, keys.size() * call.width);
     r.topology = "local";
     r.blocks_total = call.blocks();
     r.blocks_sent = r.union_blocks = keys.size();
@@ -222,6 +241,10 @@ sparse_tensor<K, T> reduce_pairs(any_transport& transport, const sparse_view<K, 
     call.terms = &call.given;
     call.is_agreed_by_terms = true;
     recorded_pairs<call_type> records(call, view.width, transport.rank(), transport.size(), plan.folding(transport.size()));
+    if (failure) {
+      tell_of_failure(transport, call, plan, records);
+      std::rethrow_exception(failure);
+    }
     const auto first = agree_on_sizes(transport, call, plan, records);
     call.width = std::max<std::size_t>(view.width != 0 ? view.width : static_cast<std::size_t>(call.sizes.width), 1);
     if (records.heard() && records.fits()) {

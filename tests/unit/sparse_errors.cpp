@@ -177,6 +177,41 @@ TEST_CASE("key-value: an operation that throws on one rank ends the call on all"
   CHECK(seen[2] != "");
 }
 
+namespace {
+
+// An operation that throws on one rank alone, where it folds the rank's own pairs: the others have called already, or will.
+template <class Ranks>
+void check_own_failure() {
+  std::vector<std::string> seen(3);
+  Ranks::run(3, [&](Ranks& comm) {
+    auto& s = seen[static_cast<std::size_t>(comm.rank())];
+    const bool fails = comm.rank() == 1;
+    const auto op = [fails](int a, int b) {
+      if (fails) throw std::runtime_error("no");
+      return a + b;
+    };
+    const std::vector<std::uint32_t> twice{4, 4}, once{4, 5};
+    const std::vector<int> v{1, 2};
+    try {
+      omni::allreduce(comm, omni::sparse_view{fails ? twice : once, v}, op);
+    } catch (const omni::mismatch& e) {
+      s = e.field() + " " + std::to_string(e.rank());
+    } catch (const std::exception& e) {
+      s = e.what();
+    }
+    if (omni::allreduce(comm, omni::sparse_view{once, v}).values != std::vector<int>{3, 6}) s += ", wrong afterwards";
+  });
+  CHECK(seen == std::vector<std::string>{"topology 1", "no", "topology 1"});
+}
+
+}  // namespace
+
+TEST_CASE("key-value: a rank that cannot fold its own pairs tells the others") {
+  check_own_failure<threads>();
+  check_own_failure<sharing>();
+  check_own_failure<testing::agreeing>();
+}
+
 TEST_CASE("key-value: requests that are under way go on meanwhile") {
   threads::run(3, [](threads& comm) {
     std::vector<int> x(30000, 1);

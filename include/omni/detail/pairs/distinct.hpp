@@ -38,7 +38,7 @@ std::span<key_with<K, With>> sort_by_key(std::span<key_with<K, With>> pairs, std
   const auto digit = [](K key, std::size_t byte) { return static_cast<std::size_t>(std::uint64_t{key} >> (8 * byte) & 255U); };
   K all = 0;
   for (const auto& p : pairs) all = static_cast<K>(all | p.key);
-  const auto bytes = (static_cast<std::size_t>(std::bit_width(all)) + 7) / 8;
+  const auto bytes = (static_cast<std::size_t>(std::bit_width(std::uint64_t{all})) + 7) / 8;
   std::array<std::array<std::size_t, 256>, sizeof(K)> counts{};
   for (const auto& p : pairs)
     for (std::size_t byte = 0; byte < bytes; ++byte) ++counts[byte][digit(p.key, byte)];
@@ -116,7 +116,7 @@ class distinct_pairs {
   }
   // Single elements travel with their keys: looking each up where it lay would miss the caches.
   template <class Op>
-  static constexpr bool may_travel = std::is_same_v<fold_type<Op, T>, T>&& std::is_default_constructible_v<T>;
+  static constexpr bool may_travel = std::is_same_v<fold_type<Op, T>, T>&& std::is_default_constructible_v<T> && sizeof(T) <= 16;
   template <class Op>
   void merge_elements([[maybe_unused]] const T* values, [[maybe_unused]] const Op& op) {
     if constexpr (may_travel<Op>) fold_in_order(values, op);

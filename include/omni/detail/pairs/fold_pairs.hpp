@@ -295,7 +295,8 @@ void fold_elements(const Op& op, std::span<pair_source<T, Index>* const> sources
     }
     if (part.empty()) return;
     // Above so many indexes for a pair, looking through the table takes longer than merging.
-    const bool is_close = part.size() > 1 && static_cast<std::uint64_t>(last - first) / (8 + 2 * part.size()) < pairs;
+    const bool is_close =
+        part.size() > 1 && static_cast<std::uint64_t>(last - first) / (8 + 2 * std::min<std::size_t>(part.size(), 32)) < pairs;
     if (!is_close && part.size() > most_lists) {
       room.parts.clear();
       for (auto& s : part) room.parts.push_back(&s);
@@ -335,7 +336,7 @@ void fold_pairs(const Op& op, std::vector<pair_source<T, Index>*>& sources, std:
   } else if (!all.empty()) {
     bool is_folded = false;
     // Types that are folded as they are, and for which a table can be made.
-    if constexpr (std::is_same_v<fold_type<Op, T>, T> && std::is_default_constructible_v<T>) {
+    if constexpr (std::is_same_v<fold_type<Op, T>, T> && std::is_default_constructible_v<T> && sizeof(T) <= 64) {
       is_folded = width == 1;
       if (is_folded) fold_elements<T, Index>(op, all, out, room);
     }

@@ -93,7 +93,7 @@ class recorded_pairs final : lent_state<recorded_state<typename Call::key_type, 
     r.detect_seconds = rounds.detect_seconds;
     r.fold_seconds = rounds.fold_seconds;
     r.deliver_seconds = rounds.deliver_seconds;
-    r.extra_bytes = s_->bytes() + record_sizes::large_bytes(static_cast<int>(ranks_));
+    r.extra_bytes = s_->bytes() + recorded_bytes_;
     to.keys = std::move(out_.indexes);
     to.values = std::move(out_.values);
     return r;
@@ -105,7 +105,10 @@ class recorded_pairs final : lent_state<recorded_state<typename Call::key_type, 
     return is_small ? record_sizes::small_bytes : record_sizes::large_bytes(static_cast<int>(ranks_));
   }
   std::size_t write(std::span<std::byte> room, stores how) override {
-    const auto left = call_->keys.size() - at_, here = std::min(left, capacity(room.size()));
+    const auto left = call_->keys.size() - at_;
+    const std::size_t here = std::min({left, capacity(room.size()), wanted_});
+    recorded_bytes_ = bytes();
+    written_here_ = here;
     write_header(room, here, here == left ? pairs_state::last : here == 0 ? pairs_state::no_room : pairs_state::more);
     const auto values = values_at(here);
     if (here != 0) {
@@ -122,7 +125,7 @@ class recorded_pairs final : lent_state<recorded_state<typename Call::key_type, 
       count_bytes(r, all[rank_].size(), all);
       return std::nullopt;
     }
-    read_records(all);
+    place_records(all);
     // What can be folded: nothing up to there can come any more.
     auto bound = std::numeric_limits<K>::max();
     done_ = true;
@@ -136,9 +139,14 @@ class recorded_pairs final : lent_state<recorded_state<typename Call::key_type, 
       w.pairs.limit(w.pairs.end, bound);
       pairs += w.pairs.end;
     }
-    at_ += s_->written[rank_].pairs.end;
+    // Pairs that lie far behind the others' are not written again and again until it is their turn.
+    constexpr std::size_t few = 64;
+    const auto mine = s_->written[rank_].pairs.end;
+    wanted_ = mine < written_here_ / 2 ? std::max(few, 2 * mine) : everything_;
+    at_ += mine;
     folded_ += pairs;
     if (!is_parted(pairs)) {
+      for (std::size_t k = 0; k < ranks_; ++k) expect_ascending(k);
       take_all(pairs);
       count_bytes(r, all[rank_].size(), all);
       return std::nullopt;
@@ -166,7 +174,8 @@ class recorded_pairs final : lent_state<recorded_state<typename Call::key_type, 
     const chunk_layout layout(row_bytes(), alignof(T));
     const auto pairs = call_->keys.size();
     auto& indexes = s_->indexes;
-    std::size_t bytes = sizeof(header), at = 0;
+    std::size_t bytes = std::min(chunks_at, room.size()), at = 0;
+    std::fill_n(room.begin(), bytes, std::byte{0});
     while (at != pairs && pairs <= room.size() / row_bytes() && room.size() - bytes >= layout.least()) {
       const auto* const first = call_->keys.data() + at;
       indexes.assign(first, first + std::min(pairs - at, chunk_pairs));
@@ -196,7 +205,7 @@ class recorded_pairs final : lent_state<recorded_state<typename Call::key_type, 
         p = {call_->keys.data(), call_->values, nullptr, 0, p.end};
         continue;
       }
-      read_chunks(all[k].subspan(sizeof(header)), k, p.end);
+      read_chunks(all[k].subspan(std::min(chunks_at, all[k].size())), k, p.end);
       p = {s_->told.indexes.data() + before, s_->told.row(before, width_), nullptr, 0, p.end};
     }
     folded_ = pairs;
@@ -229,11 +238,13 @@ class recorded_pairs final : lent_state<recorded_state<typename Call::key_type, 
   [[nodiscard]] std::size_t row_bytes() const { return width_ * sizeof(T); }
   [[nodiscard]] std::size_t pair_bytes() const { return sizeof(K) + row_bytes(); }
   /// Where rows begin after so many keys. Rooms are aligned to a cache line, or better.
-  static std::size_t after(std::size_t header_bytes, std::size_t keys) {
+  static constexpr std::size_t after(std::size_t header_bytes, std::size_t keys) {
     constexpr std::size_t alignment = std::max(alignof(T), alignof(std::uint64_t));
     return (header_bytes + keys * sizeof(K) + alignment - 1) / alignment * alignment;
   }
-  static std::size_t values_at(std::size_t keys) { return after(sizeof(header), keys); }
+  static constexpr std::size_t chunks_at = 64;  ///< of words in messages
+  static_assert(sizeof(header) <= chunks_at);
+  static constexpr std::size_t values_at(std::size_t keys) { return after(sizeof(header), keys); }
   /// How many pairs a rank may write, so that what it then folds has room behind them: as many at most, and what the choice of the
   /// parts is off by (splitters()).
   [[nodiscard]] std::size_t capacity(std::size_t room) const {
@@ -271,13 +282,14 @@ class recorded_pairs final : lent_state<recorded_state<typename Call::key_type, 
       sizes.width = std::max(sizes.width, h.width);
       if (width_ == 0) width_ = static_cast<std::size_t>(h.width);  // ranks without keys learn it from the others
       if (h.width != 0 && h.width != width_) throw other_width(k, h.width);
+      if (k == rank_) expect(h.here <= call_->keys.size() - at_, k);  // messages may have come round by others
     }
     heard_ = true;
     // There are that many in what has come, and no width without pairs.
     for (std::size_t k = 0; k < all.size() && fits_; ++k)
       expect(s_->written[k].pairs.end <= (width_ == 0 ? 0 : all[k].size() / row_bytes()), k);
   }
-  void read_records(std::span<const std::span<const std::byte>> all) {
+  void place_records(std::span<const std::span<const std::byte>> all) {
     for (std::size_t k = 0; k < all.size(); ++k) {
       auto& p = s_->written[k].pairs;
       expect(values_at(p.end) + p.end * row_bytes() <= all[k].size(), k);
@@ -288,9 +300,17 @@ class recorded_pairs final : lent_state<recorded_state<typename Call::key_type, 
       }
       p.indexes = reinterpret_cast<const K*>(all[k].data() + sizeof(header));
       p.values = reinterpret_cast<const T*>(all[k].data() + values_at(p.end));
-      // Tables are made by keys that ascend.
-      expect(std::adjacent_find(p.indexes, p.indexes + p.end, std::greater_equal<>()) == p.indexes + p.end, k);
+      expect(is_aligned(all[k]), k);
     }
+  }
+  static bool is_aligned(std::span<const std::byte> record) {
+    return reinterpret_cast<std::uintptr_t>(record.data()) % std::max(alignof(T), alignof(std::uint64_t)) == 0;
+  }
+  // Of what is to be folded: tables are made by keys that ascend.
+  void expect_ascending(std::size_t rank) const {
+    const auto& p = s_->written[rank].pairs;
+    const auto *const first = p.indexes + p.at, *const last = p.indexes + p.end;
+    if (rank != rank_) expect(std::adjacent_find(first, last, std::greater_equal<>()) == last, rank);
   }
   // So many pairs, to what was told.
   void read_chunks(std::span<const std::byte> from, std::size_t rank, std::size_t pairs) {
@@ -327,7 +347,7 @@ class recorded_pairs final : lent_state<recorded_state<typename Call::key_type, 
     if (keys <= out_.indexes.capacity()) return;
     const auto left = static_cast<double>(all_pairs_ - std::min(folded_, all_pairs_));
     const auto share = static_cast<double>(keys) / static_cast<double>(std::max<std::size_t>(folded_, 1));
-    const auto more = std::min(static_cast<std::size_t>(left * std::min(share, 1.0) * 1.05), 16 * keys);
+    const auto more = static_cast<std::size_t>(std::min(left * std::min(share, 1.0) * 1.05, 16 * static_cast<double>(keys)));
     out_.reserve(std::max(keys + more, out_.indexes.capacity() / 2 * 3), width_);
   }
   // All pairs up to the bound, to the output.
@@ -349,7 +369,9 @@ class recorded_pairs final : lent_state<recorded_state<typename Call::key_type, 
       for (std::size_t i = 0; i < some; ++i)
         s_->weighed.push_back({w.pairs.indexes[(2 * i + 1) * n / (2 * some)], (n << 16U) / some});
     }
-    std::sort(s_->weighed.begin(), s_->weighed.end(), [](const auto& a, const auto& b) { return a.key < b.key; });
+    std::sort(s_->weighed.begin(), s_->weighed.end(), [](const auto& a, const auto& b) {
+      return a.key != b.key ? a.key < b.key : a.pairs < b.pairs;  // in one order, whoever compiled it
+    });
     s_->splitters.clear();
     std::uint64_t below = 0;
     for (const auto& w : s_->weighed) {
@@ -363,7 +385,7 @@ class recorded_pairs final : lent_state<recorded_state<typename Call::key_type, 
     split(pairs);
     const bool is_first = rank_ == 0, is_last = rank_ >= s_->splitters.size(), is_empty = rank_ > s_->splitters.size();
     s_->sources.clear();
-    std::size_t mine = 0, own = 0;
+    std::size_t own = 0;
     for (std::size_t k = 0; k < ranks_; ++k) {
       auto& p = s_->written[k].pairs;
       const auto place = [&](K key) {
@@ -373,7 +395,7 @@ class recorded_pairs final : lent_state<recorded_state<typename Call::key_type, 
       p.at = is_empty ? all : is_first ? 0 : place(s_->splitters[rank_ - 1]);
       p.end = is_last ? all : place(s_->splitters[rank_]);
       const auto n = p.end - p.at;
-      mine += n;
+      expect_ascending(k);
       if (n != 0) s_->sources.push_back(&p);
       if (k == rank_) own = (all - n) * pair_bytes();
       else r.bytes_received += n * pair_bytes() + sizeof(header);
@@ -393,7 +415,7 @@ class recorded_pairs final : lent_state<recorded_state<typename Call::key_type, 
   }
   [[nodiscard]] part part_in(std::span<const std::byte> bytes, std::size_t rank) const {
     part_header h;
-    expect(bytes.size() >= sizeof(h), rank);
+    expect(bytes.size() >= sizeof(h) && is_aligned(bytes), rank);
     std::memcpy(&h, bytes.data(), sizeof(h));
     expect(h.pairs <= bytes.size() / pair_bytes(), rank);
     const auto pairs = static_cast<std::size_t>(h.pairs), values = after(sizeof(h), pairs);
@@ -411,9 +433,12 @@ class recorded_pairs final : lent_state<recorded_state<typename Call::key_type, 
   std::size_t width_, rank_, ranks_;
   pair_folding how_;
   bool heard_ = false, done_ = false, fits_ = true, had_parts_ = false;
-  std::size_t at_ = 0;         // this rank's pairs that are folded
-  std::size_t folded_ = 0;     // of all ranks, so far
-  std::size_t all_pairs_ = 0;  // of all ranks
+  static constexpr auto everything_ = std::numeric_limits<std::size_t>::max();
+  std::size_t wanted_ = everything_, written_here_ = 0;  // of this rank's pairs, in a round
+  std::size_t recorded_bytes_ = 0;                       // of a record
+  std::size_t at_ = 0;                                   // this rank's pairs that are folded
+  std::size_t folded_ = 0;                               // of all ranks, so far
+  std::size_t all_pairs_ = 0;                            // of all ranks
   pair_list<T, K> out_;
 };
 

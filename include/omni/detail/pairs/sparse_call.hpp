@@ -61,6 +61,8 @@ struct sparse_call : call {
   using key_type = K;
   using row_type = T;
 
+  explicit sparse_call(const Op& op) : fold(op) {}
+
   signature given;
   std::span<const K> keys;  ///< ascending, each once
   const T* values = nullptr;

@@ -121,7 +121,7 @@ class agreement {
     for (std::size_t k = 0; k < rounds_; ++k) all += peers(k) * message_bytes(k) + told_bytes(k);
     room_->memory.rewind();
     memory_ = room_->memory.take(all);
-    room_->words.assign(static_cast<std::size_t>(ranks_), {});
+    room_->words.assign(most_words() == 0 ? 0 : static_cast<std::size_t>(ranks_), {});
     for (std::size_t k = 0; k < rounds_; ++k)
       for (std::size_t i = 0; i < peers(k); ++i, ++expected_)
         messages.receive(peer(k, i, -1), stream, buffer(k, i), (k << 3U | i << 1U | 1U));
@@ -248,7 +248,8 @@ class agreement {
       std::memcpy(&n, message.data() + at, sizeof(n));
       at += line;
       if (n > most_words() || rounded(n) > message.size() - at) throw protocol(from, "agrees with words that are cut");
-      room_->words[static_cast<std::size_t>(above(from, -static_cast<std::int64_t>(j)))] = message.subspan(at, n);
+      auto& words = room_->words[static_cast<std::size_t>(above(from, -static_cast<std::int64_t>(j)))];
+      if (words.data() == nullptr) words = message.subspan(at, n);  // some come twice, where N is no power of 4
       at += rounded(n);
     }
   }
