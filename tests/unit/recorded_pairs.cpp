@@ -305,6 +305,15 @@ TEST_CASE("recorded pairs: more than records of shared memory hold, on ranks") {
       testing::check_pairs<K, T, testing::sharing>(c, omni::sum{}, omni::colocated{});
       testing::check_pairs<K, T, testing::sharing>(c, omni::sum{}, omni::replicated{});
     }
+  // Streams would count their chunks.
+  testing::sharing::run(3, [](testing::sharing& comm) {
+    const std::vector<K> k{static_cast<K>(comm.rank()), 9};
+    for (const bool sized : {false, true}) {
+      const auto r = omni::allreduce(comm, omni::sparse_view{k, std::vector<int>{1, 2}}, omni::colocated{sized ? 5000U : 0U, 0});
+      CHECK(r.values == std::vector<int>{1, 1, 1, 6});
+      CHECK((r.encoding.contributions == omni::chunk_counts{}) == !sized);
+    }
+  });
 }
 
 TEST_CASE("recorded pairs: a rank without room in shared memory, and the next call") {

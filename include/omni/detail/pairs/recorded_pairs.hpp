@@ -23,8 +23,9 @@
 #include "../shared/record_sizes.hpp"
 #include "../streams/stream_set.hpp"
 #include "../wire/signature.hpp"
-#include "chunk.hpp"
 #include "fold_pairs.hpp"
+#include "key_ranges.hpp"
+#include "pair_chunks.hpp"
 #include "pair_list.hpp"
 #include "sparse_call.hpp"
 
@@ -43,11 +44,12 @@ struct written_pairs {
   pair_source<T, K> pairs;
   bool are_last = true;
 };
-/// A key of a rank, which stands for some of its pairs, counted in 65536ths.
-template <class K>
-struct weighed_key {
-  K key;
-  std::uint64_t pairs;
+/// What a rank has folded, as it lies behind its record.
+template <class K, class T>
+struct pair_part {
+  const K* keys = nullptr;
+  const T* values = nullptr;
+  std::size_t pairs = 0;
 };
 
 /// What is kept from call to call.
@@ -55,8 +57,8 @@ template <class K, class T>
 struct recorded_state {
   std::vector<written_pairs<K, T>> written;  // by rank
   std::vector<pair_source<T, K>*> sources;
-  std::vector<weighed_key<K>> weighed;
-  std::vector<K> splitters;
+  std::vector<pair_part<K, T>> parts;
+  key_ranges<K> ranges;
   std::vector<std::uint64_t> indexes;  // of a chunk
   pair_list<T, K> part, told;
   fold_room<T, K> fold;
@@ -122,7 +124,7 @@ class recorded_pairs final : lent_state<recorded_state<typename Call::key_type, 
     read_headers(all, has_room);
     if (!fits_) {
       done_ = true;
-      count_bytes(r, all[rank_].size(), all);
+      count_bytes(r, all);
       return std::nullopt;
     }
     place_records(all);
@@ -148,14 +150,15 @@ class recorded_pairs final : lent_state<recorded_state<typename Call::key_type, 
     if (!is_parted(pairs)) {
       for (std::size_t k = 0; k < ranks_; ++k) expect_ascending(k);
       take_all(pairs);
-      count_bytes(r, all[rank_].size(), all);
+      count_bytes(r, all);
       return std::nullopt;
     }
     had_parts_ = true;
     return fold_part(pairs, room, r);
   }
   void take(std::span<const std::span<const std::byte>> parts, report& r) override {
-    std::vector<part> all;
+    auto& all = s_->parts;
+    all.clear();
     std::size_t pairs = 0;
     for (std::size_t k = 0; k < parts.size(); ++k) {
       all.push_back(part_in(parts[k], k));
@@ -171,28 +174,17 @@ class recorded_pairs final : lent_state<recorded_state<typename Call::key_type, 
 
   // In messages pairs travel in chunks, as on streams; all of them, or none.
   std::size_t write_message(std::span<std::byte> room) override {
-    const chunk_layout layout(row_bytes(), alignof(T));
     const auto pairs = call_->keys.size();
-    auto& indexes = s_->indexes;
-    std::size_t bytes = std::min(chunks_at, room.size()), at = 0;
-    std::fill_n(room.begin(), bytes, std::byte{0});
-    while (at != pairs && pairs <= room.size() / row_bytes() && room.size() - bytes >= layout.least()) {
-      const auto* const first = call_->keys.data() + at;
-      indexes.assign(first, first + std::min(pairs - at, chunk_pairs));
-      const auto plan = layout.plan(indexes, room.size() - bytes);
-      write_chunk(room.data() + bytes, plan, layout, indexes,
-                  [&](std::byte* to, std::size_t n) { std::memcpy(to, call_->values + at * width_, n * row_bytes()); });
-      at += plan.header.pairs;
-      bytes += plan.bytes;
-    }
-    const bool fits = at == pairs;
-    write_header(room, fits ? pairs : 0, fits ? pairs_state::last : pairs_state::no_room);
-    return fits ? bytes : sizeof(header);
+    const auto begin = std::min(chunks_at, room.size());
+    std::fill_n(room.begin(), begin, std::byte{0});
+    const auto bytes = write_chunks<K, T>(call_->keys, call_->values, width_, room.subspan(begin), s_->indexes);
+    write_header(room, bytes ? pairs : 0, bytes ? pairs_state::last : pairs_state::no_room);
+    return bytes ? begin + *bytes : sizeof(header);
   }
   void fold_messages(std::span<const std::span<const std::byte>> all, report& r) override {
     read_headers(all, true);
     done_ = true;
-    count_bytes(r, all[rank_].size(), all);
+    count_bytes(r, all);
     if (!fits_) return;
     std::size_t pairs = 0;
     for (const auto& w : s_->written) pairs += w.pairs.end;
@@ -205,7 +197,7 @@ class recorded_pairs final : lent_state<recorded_state<typename Call::key_type, 
         p = {call_->keys.data(), call_->values, nullptr, 0, p.end};
         continue;
       }
-      read_chunks(all[k].subspan(std::min(chunks_at, all[k].size())), k, p.end);
+      expect(read_chunks<K, T>(all[k].subspan(std::min(chunks_at, all[k].size())), p.end, width_, s_->told, s_->indexes), k);
       p = {s_->told.indexes.data() + before, s_->told.row(before, width_), nullptr, 0, p.end};
     }
     folded_ = pairs;
@@ -230,11 +222,6 @@ class recorded_pairs final : lent_state<recorded_state<typename Call::key_type, 
   struct part_header {
     std::uint64_t pairs = 0;
   };
-  struct part {
-    const K* keys = nullptr;
-    const T* values = nullptr;
-    std::size_t pairs = 0;
-  };
   [[nodiscard]] std::size_t row_bytes() const { return width_ * sizeof(T); }
   [[nodiscard]] std::size_t pair_bytes() const { return sizeof(K) + row_bytes(); }
   /// Where rows begin after so many keys. Rooms are aligned to a cache line, or better.
@@ -246,7 +233,7 @@ class recorded_pairs final : lent_state<recorded_state<typename Call::key_type, 
   static_assert(sizeof(header) <= chunks_at);
   static constexpr std::size_t values_at(std::size_t keys) { return after(sizeof(header), keys); }
   /// How many pairs a rank may write, so that what it then folds has room behind them: as many at most, and what the choice of the
-  /// parts is off by (splitters()).
+  /// parts is off by (key_ranges).
   [[nodiscard]] std::size_t capacity(std::size_t room) const {
     constexpr std::size_t overhead = 512;
     if (room < overhead) return 0;
@@ -312,26 +299,6 @@ class recorded_pairs final : lent_state<recorded_state<typename Call::key_type, 
     const auto *const first = p.indexes + p.at, *const last = p.indexes + p.end;
     if (rank != rank_) expect(std::adjacent_find(first, last, std::greater_equal<>()) == last, rank);
   }
-  // So many pairs, to what was told.
-  void read_chunks(std::span<const std::byte> from, std::size_t rank, std::size_t pairs) {
-    const chunk_layout layout(row_bytes(), alignof(T));
-    auto& to = s_->told;
-    const auto before = to.indexes.size();
-    while (to.indexes.size() - before != pairs) {
-      chunk_header h;
-      expect(from.size() >= sizeof(h), rank);
-      std::memcpy(&h, from.data(), sizeof(h));
-      expect(find_fault(h).empty() && h.pairs <= pairs - (to.indexes.size() - before), rank);
-      const auto bytes = layout.bytes(h.pairs, h.key_bytes);
-      expect(bytes <= from.size() && h.last <= std::numeric_limits<K>::max(), rank);
-      expect(to.indexes.size() == before || h.first > to.indexes.back(), rank);
-      s_->indexes.resize(h.pairs);
-      expect(read_keys(h, from.data() + sizeof(h), s_->indexes.data()).empty(), rank);
-      for (const auto i : s_->indexes) to.indexes.push_back(static_cast<K>(i));
-      append_rows<T>(to.values, reinterpret_cast<const T*>(from.data() + layout.values_at(h.key_bytes)), h.pairs * width_);
-      from = from.subspan(bytes);
-    }
-  }
   [[nodiscard, gnu::cold]] mismatch other_width(std::size_t rank, std::uint64_t width) const {
     auto mine = call_->given, theirs = mine;
     mine.largest_block = width_;
@@ -358,42 +325,14 @@ class recorded_pairs final : lent_state<recorded_state<typename Call::key_type, 
       if (w.pairs.at != w.pairs.end) s_->sources.push_back(&w.pairs);
     fold_pairs<T, K>(call_->fold, s_->sources, width_, out_, s_->fold);
   }
-  // Every rank's keys, some that are as far from each other, tell where the parts begin: part k has the keys from splitter k - 1 on
-  // that are below splitter k.
-  void split(std::size_t pairs) {
-    const auto samples = std::min<std::size_t>(8 * ranks_, 64);
-    s_->weighed.clear();
-    for (const auto& w : s_->written) {
-      const auto n = w.pairs.end;
-      const auto some = std::min(samples, n);
-      for (std::size_t i = 0; i < some; ++i)
-        s_->weighed.push_back({w.pairs.indexes[(2 * i + 1) * n / (2 * some)], (n << 16U) / some});
-    }
-    std::sort(s_->weighed.begin(), s_->weighed.end(), [](const auto& a, const auto& b) {
-      return a.key != b.key ? a.key < b.key : a.pairs < b.pairs;  // in one order, whoever compiled it
-    });
-    s_->splitters.clear();
-    std::uint64_t below = 0;
-    for (const auto& w : s_->weighed) {
-      while (s_->splitters.size() + 1 < ranks_ &&
-             below >= (static_cast<std::uint64_t>(pairs) << 16U) / ranks_ * (s_->splitters.size() + 1))
-        s_->splitters.push_back(w.key);
-      below += w.pairs;
-    }
-  }
   std::size_t fold_part(std::size_t pairs, std::span<std::byte> room, report& r) {
-    split(pairs);
-    const bool is_first = rank_ == 0, is_last = rank_ >= s_->splitters.size(), is_empty = rank_ > s_->splitters.size();
+    s_->ranges.split(s_->written, pairs, ranks_);
     s_->sources.clear();
     std::size_t own = 0;
     for (std::size_t k = 0; k < ranks_; ++k) {
       auto& p = s_->written[k].pairs;
-      const auto place = [&](K key) {
-        return static_cast<std::size_t>(std::lower_bound(p.indexes, p.indexes + p.end, key) - p.indexes);
-      };
       const auto all = p.end;
-      p.at = is_empty ? all : is_first ? 0 : place(s_->splitters[rank_ - 1]);
-      p.end = is_last ? all : place(s_->splitters[rank_]);
+      s_->ranges.limit(p, rank_);
       const auto n = p.end - p.at;
       expect_ascending(k);
       if (n != 0) s_->sources.push_back(&p);
@@ -413,7 +352,7 @@ class recorded_pairs final : lent_state<recorded_state<typename Call::key_type, 
     r.bytes_sent += own + (ranks_ - 1) * (sizeof(header) + sizeof(h) + s_->part.indexes.size() * pair_bytes());
     return end;
   }
-  [[nodiscard]] part part_in(std::span<const std::byte> bytes, std::size_t rank) const {
+  [[nodiscard]] pair_part<K, T> part_in(std::span<const std::byte> bytes, std::size_t rank) const {
     part_header h;
     expect(bytes.size() >= sizeof(h) && is_aligned(bytes), rank);
     std::memcpy(&h, bytes.data(), sizeof(h));
@@ -423,8 +362,8 @@ class recorded_pairs final : lent_state<recorded_state<typename Call::key_type, 
     return {reinterpret_cast<const K*>(bytes.data() + sizeof(h)), reinterpret_cast<const T*>(bytes.data() + values), pairs};
   }
   // Of records that all ranks read.
-  void count_bytes(report& r, std::size_t own, std::span<const std::span<const std::byte>> all) const {
-    r.bytes_sent += (ranks_ - 1) * own;
+  void count_bytes(report& r, std::span<const std::span<const std::byte>> all) const {
+    r.bytes_sent += (ranks_ - 1) * all[rank_].size();
     for (std::size_t k = 0; k < all.size(); ++k)
       if (k != rank_) r.bytes_received += all[k].size();
   }

@@ -12,7 +12,7 @@
 #include "../../reduction.hpp"
 #include "../pairs/chunk.hpp"
 #include "../pairs/chunk_stream.hpp"
-#include "../pairs/fold_pairs.hpp"
+#include "../pairs/fold_rows.hpp"
 #include "../pairs/key_groups.hpp"
 #include "../pairs/pair_list.hpp"
 #include "../streams/in_stream.hpp"

@@ -1,0 +1,152 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <type_traits>
+#include <utility>
+
+#include "../../operation.hpp"
+#include "fold_room.hpp"
+#include "pair_list.hpp"
+
+// Single elements that are folded as they are: by a table of indexes, or by merging lists. Neither branches by keys.
+
+namespace omni::detail {
+
+/// a op b where `both`; else the one that is there. No branch depends on which: a processor could not foresee it. Where only one
+/// is there the operation gets zeros, so that it never meets two numbers that do not belong together.
+template <class T, class Op>
+T fold_if(const Op& op, bool both, const T& a, bool has_a, const T& b) {
+  if constexpr (is_builtin<Op> && std::is_arithmetic_v<T> && !std::is_same_v<T, bool> && sizeof(T) <= sizeof(std::uint64_t)) {
+    using bits = std::conditional_t<
+        sizeof(T) == 8, std::uint64_t,
+        std::conditional_t<sizeof(T) == 4, std::uint32_t, std::conditional_t<sizeof(T) == 2, std::uint16_t, std::uint8_t>>>;
+    const auto x = std::bit_cast<bits>(a), y = std::bit_cast<bits>(b);
+    const auto mask = static_cast<bits>(-static_cast<bits>(both)), first = static_cast<bits>(-static_cast<bits>(has_a));
+    const auto folded = std::bit_cast<bits>(
+        static_cast<T>(op(std::bit_cast<T>(static_cast<bits>(x & mask)), std::bit_cast<T>(static_cast<bits>(y & mask)))));
+    const auto one = static_cast<bits>((x & first) | (y & static_cast<bits>(~first)));
+    return std::bit_cast<T>(static_cast<bits>((folded & mask) | (one & static_cast<bits>(~mask))));
+  } else {
+    return both ? static_cast<T>(op(a, b)) : has_a ? a : b;
+  }
+}
+
+/// A bit for each of 64 bytes that are 0 or 1.
+inline std::uint64_t bits_of_bytes(const unsigned char* from) {
+  std::uint64_t bits = 0;
+  for (unsigned k = 0; k < 8; ++k) {
+    std::uint64_t eight = 0;
+    std::memcpy(&eight, from + std::size_t{8} * k, sizeof(eight));
+    if constexpr (std::endian::native == std::endian::little) {
+      bits |= (eight * 0x0102040810204080U >> 56U) << (8 * k);
+    } else {
+      for (unsigned i = 0; i < 8; ++i) bits |= std::uint64_t{from[8 * k + i]} << (8 * k + i);
+    }
+  }
+  return bits;
+}
+
+/// Folds source by source into a table of the indexes [first, last], which takes no decision that depends on the order of keys.
+/// What comes out is written from `keys` and `values` on: how much.
+template <class T, class Index, class Op>
+std::size_t fold_by_table(const Op& op, std::span<pair_source<T, Index>> sources, Index first, Index last, Index* keys,
+                          stored<T>* values, fold_room<T, Index>& room) {
+  const auto range = static_cast<std::size_t>(last - first) + 1, rounded = (range + 63) / 64 * 64;
+  auto marks = std::move(room.present);  // if the operation throws it is not given back
+  if (marks.size() < rounded) {
+    marks.resize(rounded);
+    room.partial.resize(rounded);
+  }
+  auto* const present = marks.data();
+  auto* const partial = room.partial.data();
+  bool is_first = true;
+  for (auto& s : sources) {
+    if (s.at == s.end || s.index() > last) continue;
+    const auto end = static_cast<std::size_t>(std::upper_bound(s.indexes + s.at, s.indexes + s.end, last) - s.indexes);
+    for (; s.at != end; ++s.at) {
+      const auto i = static_cast<std::size_t>(s.index() - first);
+      const T& x = *s.row(1);
+      if (is_first) {
+        partial[i] = static_cast<stored<T>>(x);
+      } else {
+        const bool is_there = present[i] != 0;
+        partial[i] = static_cast<stored<T>>(fold_if<T>(op, is_there, static_cast<T>(partial[i]), false, x));
+      }
+      present[i] = 1;
+    }
+    is_first = false;
+  }
+  std::size_t n = 0;
+  for (std::size_t at = 0; at != rounded; at += 64) {
+    std::array<std::uint64_t, 8> all;  // NOLINT(cppcoreguidelines-pro-type-member-init): written before it is read
+    std::memcpy(all.data(), present + at, sizeof(all));
+    if ((all[0] | all[1] | all[2] | all[3] | all[4] | all[5] | all[6] | all[7]) == 0) continue;
+    for (auto bits = bits_of_bytes(present + at); bits != 0; bits &= bits - 1, ++n) {
+      const auto i = at + static_cast<std::size_t>(std::countr_zero(bits));
+      keys[n] = static_cast<Index>(first + i);
+      values[n] = partial[i];
+    }
+    std::memset(present + at, 0, 64);
+  }
+  room.present = std::move(marks);
+  return n;
+}
+
+/// Merges two ascending lists; of an index that both have the elements are folded. How many come out.
+template <class T, class Index, class Op>
+std::size_t merge_lists(const Op& op, const pair_source<T, Index>& a, const pair_source<T, Index>& b, Index* keys,
+                        stored<T>* values) {
+  const auto *x = a.indexes + a.at, *const x_end = a.indexes + a.end, *y = b.indexes + b.at, *const y_end = b.indexes + b.end;
+  const T *u = a.values + a.at, *v = b.values + b.at;
+  std::size_t n = 0;
+  for (; x != x_end && y != y_end; ++n) {
+    const Index left = *x, right = *y;
+    const bool from_left = left <= right, from_right = right <= left;
+    keys[n] = std::min(left, right);
+    values[n] = static_cast<stored<T>>(fold_if<T>(op, from_left && from_right, *u, from_left, *v));
+    x += from_left;
+    u += from_left;
+    y += from_right;
+    v += from_right;
+  }
+  const auto copy_rest = [&](const Index* k, const Index* end, const T* from) {
+    const auto rest = static_cast<std::size_t>(end - k);
+    if (rest == 0) return;
+    std::memcpy(keys + n, k, rest * sizeof(Index));
+    std::memcpy(static_cast<void*>(values + n), from, rest * sizeof(T));
+    n += rest;
+  };
+  copy_rest(x, x_end, u);
+  copy_rest(y, y_end, v);
+  return n;
+}
+
+/// The same for several lists, one after the other: each is read once, what they have come to as often as there are lists.
+template <class T, class Index, class Op>
+std::size_t fold_by_lists(const Op& op, std::span<const pair_source<T, Index>> sources, Index* keys, stored<T>* values,
+                          fold_room<T, Index>& room) {
+  auto so_far = sources[0];
+  std::size_t n = so_far.end - so_far.at;
+  for (std::size_t k = 1; k < sources.size(); ++k) {
+    const auto& next = sources[k];
+    if (k + 1 == sources.size()) return merge_lists(op, so_far, next, keys, values);
+    auto& to = room.lists[k % 2];
+    to.indexes.resize(n + (next.end - next.at));
+    to.values.resize(to.indexes.size());
+    n = merge_lists(op, so_far, next, to.indexes.data(), to.values.data());
+    so_far = {to.indexes.data(), to.row(0, 1), nullptr, 0, n};
+  }
+  std::copy_n(so_far.indexes + so_far.at, n, keys);
+  if (n != 0) std::memcpy(static_cast<void*>(values), so_far.values + so_far.at, n * sizeof(T));
+  return n;
+}
+
+}  // namespace omni::detail
