@@ -131,8 +131,70 @@ concept topology = std::copyable<T> && requires {
   typename T::engine;
 };
 
+/// How results travel, of a call with a quantiser.
+enum class result_form : std::uint8_t {
+  compressed,   ///< compressed again by whoever has folded them
+  as_they_are,  ///< with all their bits
+};
+
+/// What the choice of blocks is drawn from: this rank's own, or the same on all ranks.
+struct choice_keys {
+  std::uint64_t own = 0, shared = 0;
+};
+
+/// Makes bytes of the n values of a block, and values of the bytes.
+///
+/// `bytes<A>(n)` is what n values take, of type A, which is float or double; `encode(x, key, to)` writes as many bytes,
+/// `decode(from, key, to)` reads them. Both follow from their arguments alone; what is random is drawn from `key`, which travels
+/// with the bytes. `from` may hold anything: no index or length in it may be believed. `unbiased` says whether the expectation of
+/// decode(encode(x)) over all keys is x. If so `omega(n, block)` bounds the variance, E|C(x) - x|^2 <= omega |x|^2, of a tensor of
+/// n elements in blocks of `block`; else `delta(n, block)` says how it contracts, E|C(x) - x|^2 <= (1 - delta) |x|^2. Optional:
+/// `seed`, an optional number; `results`; `fingerprint()` of the parameters that all ranks have alike; `fault()`, what is wrong
+/// with them, or nothing.
+template <class C>
+concept quantiser = std::copyable<C> && requires(const C& c, std::size_t n, std::span<const float> x, std::uint32_t key,
+                                                 std::byte* to, const std::byte* from, std::span<float> y) {
+  { C::name } -> std::convertible_to<std::string_view>;
+  { C::unbiased } -> std::convertible_to<bool>;
+  { c.template bytes<float>(n) } -> std::convertible_to<std::size_t>;
+  c.encode(x, key, to);
+  c.decode(from, key, y);
+};
+
+/// Chooses blocks of the tensor; what is kept is multiplied by `factor(blocks)`.
+///
+/// `choose(squares, blocks, keys, bits)` sets a bit for each that is kept; with `by_norm = true` it has the sum of squares of each.
+template <class S>
+concept block_sparsifier = std::copyable<S> && requires(const S& s, std::span<const double> squares, std::size_t blocks,
+                                                        const choice_keys& keys, std::span<std::uint64_t> bits) {
+  { S::name } -> std::convertible_to<std::string_view>;
+  { S::unbiased } -> std::convertible_to<bool>;
+  s.choose(squares, blocks, keys, bits);
+  { s.factor(blocks) } -> std::convertible_to<double>;
+};
+
+/// Chooses elements of each block of n: `pick(x, n, key, at)` writes their places in ascending order, at most `kept(n)`, and
+/// returns how many; what is kept is multiplied by `factor(n)`. `indexes_travel` says whether the places depend on x, else they
+/// follow from n and the key.
+template <class S>
+concept element_sparsifier = std::copyable<S> &&
+    requires(const S& s, std::span<const float> x, std::size_t n, std::uint32_t key, std::span<std::uint32_t> at) {
+  { S::name } -> std::convertible_to<std::string_view>;
+  { S::unbiased } -> std::convertible_to<bool>;
+  { S::indexes_travel } -> std::convertible_to<bool>;
+  { s.kept(n) } -> std::convertible_to<std::size_t>;
+  { s.pick(x, n, key, at) } -> std::convertible_to<std::size_t>;
+  { s.factor(n) } -> std::convertible_to<double>;
+};
+template <class S>
+concept sparsifier = (block_sparsifier<S> || element_sparsifier<S>)&&!quantiser<S>;
+
+/// Makes a tensor sparse, or shorter. Only a call that names one changes bits.
+template <class C>
+concept compressor = quantiser<C> || sparsifier<C>;
+
 /// Anything that may be given to a call beside data, operation and deadline.
 template <class P>
-concept policy = partitioner<P> || zero_detector<P> || topology<P>;
+concept policy = partitioner<P> || zero_detector<P> || topology<P> || compressor<P>;
 
 }  // namespace omni

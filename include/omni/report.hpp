@@ -20,6 +20,9 @@ struct report {
   std::size_t bytes_saved = 0;     ///< how much more bytes_sent would be, were blocks not packed
   std::size_t dense_bytes = 0;     ///< what a bandwidth-optimal dense algorithm would have sent: of an allreduce 2 (N-1)/N S, of a
                                    ///< reduce_scatter or allgather half of that, of a reduce or broadcast S
+  std::size_t tensor_bytes = 0;    ///< of a call with a compressor: of the tensor,
+  std::size_t encoded_bytes = 0;   ///< and what this rank's blocks were made of them
+  double relative_error = 0;       ///< where measured_error asks for it: |out - sum| / |sum|, of Euclidean norms
   std::size_t extra_bytes = 0;     ///< buffers that the call used beside the tensor
   double density = 0;              ///< blocks_sent / blocks_total: 1 where nothing was looked for (mpi, ring, local)
   double union_density = 0;        ///< union_blocks / blocks_total
@@ -40,6 +43,7 @@ struct report {
        << "), sent " << bytes_sent << " B, received " << bytes_received << " B, dense " << dense_bytes << " B, buffers "
        << extra_bytes << " B, ";
     if (bytes_saved != 0) to << "packed " << elements_sent << " elements to save " << bytes_saved << " B, ";
+    if (tensor_bytes != 0) to << "encoded " << tensor_bytes << " B as " << encoded_bytes << " B, ";
     to << seconds * 1e3 << " ms = detect " << detect_seconds * 1e3 << " + exchange " << exchange_seconds * 1e3 << " + fold "
        << fold_seconds * 1e3 << " + deliver " << deliver_seconds * 1e3 << " ms";
     return to;

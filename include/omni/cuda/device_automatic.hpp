@@ -61,8 +61,9 @@ struct device_automatic {
       }
       say(transport, false);
       const auto here = context_of(transport);
-      this->template emplace<stream_engine>(owners_of_streams(here), automatic::streams_name(here), stream_options{}, c, transport,
-                                            messages);
+      const auto owners = owners_of_streams(here, c);
+      this->template emplace<stream_engine>(owners, owners == ownership::replicated ? replicated::name : colocated::name,
+                                            stream_options{}, c, transport, messages);
     }
 
    private:

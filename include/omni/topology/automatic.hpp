@@ -163,9 +163,6 @@ struct automatic {
     if (here.forced == detail::preset::colocated) return false;
     return here.ranks == 2 || here.forced == detail::preset::replicated;
   }
-  [[nodiscard]] static std::string_view streams_name(const detail::selection_context& here) {
-    return is_replicated(here) ? "replicated" : "colocated";
-  }
 
   class engine;
 };

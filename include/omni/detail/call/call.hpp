@@ -21,6 +21,7 @@
 #include "../wire/signature.hpp"
 #include "element_loops.hpp"
 #include "own_record.hpp"
+#include "tensor_codec.hpp"
 #include "tensor_elsewhere.hpp"
 #include "tensor_group.hpp"
 #include "tensor_view.hpp"
@@ -85,6 +86,10 @@ class call {
   [[nodiscard]] std::size_t element_bytes() const { return loops_->element_bytes; }
   [[nodiscard]] std::size_t size() const { return size_; }
   [[nodiscard]] std::size_t bytes() const { return size_ * loops_->element_bytes; }
+  /// Of an element of the output.
+  [[nodiscard]] std::size_t result_bytes() const { return loops_->result_bytes; }
+  /// Of the caller's tensor.
+  [[nodiscard]] std::size_t tensor_bytes() const { return codec_ ? codec_->tensor_bytes() : bytes(); }
   [[nodiscard]] bool in_place() const {
     if (elsewhere_) return true;  // what is null is cleared there
     return group_ ? group_->in_place() : out.data() == in.data() + out_first_ * element_bytes();
@@ -110,6 +115,7 @@ class call {
   /// What one rank alone has to do.
   void copy_through() const {
     if (elsewhere_) return elsewhere_->copy_through();
+    if (codec_) return codec_->copy_through();
     for (std::size_t i = 0; group_ && i < group_->tensors(); ++i) copy_tensor(group_->in(i), group_->out(i));
     if (!group_) copy_tensor(in, out);
   }
@@ -147,8 +153,9 @@ class call {
   }
   [[nodiscard]] std::byte* output(std::size_t block, std::size_t n = 1) const {
     const auto first = range(block).first;
-    if (is_plain_) return out.data() + first * element_bytes();
+    if (is_plain_) return out.data() + first * result_bytes();
     if (elsewhere_) return elsewhere_->output(block, n);
+    if (codec_ && codec_->scatters()) return codec_->output(block);
     if (!group_) return out.data() + (first - out_first_) * element_bytes();
     const auto t = group_->tensor(block);
     return group_->out(t).data() + (first - (*group_)[t].position) * element_bytes();
@@ -157,17 +164,20 @@ class call {
   [[nodiscard]] std::size_t together(std::size_t block, std::size_t n) const {
     if (is_plain_) return n;
     if (elsewhere_) return elsewhere_->together(block, n);
+    if (codec_ && codec_->scatters()) return codec_->together(block, n);
     if (view_ && view_->cut) return view_->cut->map().in_stripe(block, n);
     return group_ ? group_->together(block, n) : n;
   }
   /// A bit for each of the blocks, of `block` elements, of a run of n elements from `first` on that have to be sent.
   [[nodiscard]] std::uint64_t mark_run(std::size_t first, std::size_t n, std::size_t block) const {
     if (elsewhere_) return elsewhere_->marks(first, (n + block - 1) / block);
+    if (codec_) return codec_->encode(first, (n + block - 1) / block);
     if (!skips()) return ones((n + block - 1) / block);
     return gathers() ? mark_given(range(first).first, input(first), n, block) : mark(input(first), n, block);
   }
   /// What no rank contributes to is null.
   void clear(std::size_t block, std::size_t n) const {
+    if (codec_) return codec_->clear(block, n);
     if (gets(block)) clear_elements(output(block, n), range(block, n).size);
   }
 
@@ -175,11 +185,15 @@ class call {
   /// Whether it has to be known which share of the elements of blocks that are not null are not null either.
   [[nodiscard]] bool asks_to_pack() const {
     constexpr std::size_t least_bytes = std::size_t{64} << 10U;
-    return skips() && !elsewhere_ && bytes() >= least_bytes && pack_ != packing::never;
+    return skips() && !elsewhere_ && !codec_ && bytes() >= least_bytes && pack_ != packing::never;
   }
   /// @param elements of the ranks' shares the largest: what follows for the choice of an algorithm has to be the same on all ranks,
   /// whatever each wants for itself.
   void pack_by(double elements) {
+    if (codec_) {
+      packs = codec_->packs();
+      return;
+    }
     constexpr double worth_while = 0.9;
     const auto share = skips() && blocks_ != 0 && elements < 1 ? packed_share(elements) : 1;
     packed = share < worth_while ? share : 1;
@@ -281,6 +295,30 @@ class call {
   }
   [[nodiscard]] tensor_elsewhere* elsewhere() const { return elsewhere_.get(); }
 
+  // ---- a tensor that is encoded: the call's elements are what is made of it
+  /// From now on the codec keeps what the call needs of the caller's policies.
+  void travels_by(std::shared_ptr<tensor_codec> codec) {
+    keeps_ = codec;
+    codec_ = std::move(codec);
+    measure();
+  }
+  [[nodiscard]] tensor_codec* codec() const { return codec_.get(); }
+  /// For an engine that looks at all of the input in its own way.
+  void encode_all() const {
+    if (codec_) codec_->encode_all();
+  }
+  /// Results of n blocks are in the output.
+  void came(std::size_t block, std::size_t n) const {
+    if (codec_) codec_->came(block, n);
+  }
+  /// The same call on what has been made already.
+  [[nodiscard]] call encoded() const {
+    call made = *this;
+    made.codec_.reset();
+    made.measure();
+    return made;
+  }
+
   // ---- the tensors of a group, and parts of a tensor
   [[nodiscard]] const tensor_group* group() const { return group_.get(); }
   /// The same call for one tensor of a group; for one without elements, if it has none.
@@ -314,6 +352,8 @@ class call {
   }
   /// The caller's tensors may be gone.
   void let_go() {
+    if (codec_) codec_->leak();
+    codec_.reset();
     elsewhere_.reset();
     view_.reset();
     in = {};
@@ -362,7 +402,7 @@ class call {
     if (loops_->null != nullptr) null_ = null_element(loops_->null(policies_), loops_->element_bytes);
     if (loops_->uniform != nullptr) uniform_ = loops_->uniform(policies_);
     if (loops_->pack != nullptr) pack_ = loops_->pack(policies_);
-    is_plain_ = uniform_ != 0 && !group_ && !elsewhere_ && !(view_ && view_->cut);
+    is_plain_ = uniform_ != 0 && !group_ && !elsewhere_ && !(view_ && view_->cut) && !(codec_ && codec_->scatters());
   }
   [[nodiscard]] block_range range_in(std::size_t block, std::size_t n) const {
     if (loops_->block != nullptr) return loops_->block(policies_, block, n);
@@ -405,6 +445,7 @@ class call {
   std::shared_ptr<const tensor_group> group_{};
   std::shared_ptr<const tensor_view> view_{};
   std::shared_ptr<tensor_elsewhere> elsewhere_{};
+  std::shared_ptr<tensor_codec> codec_{};
   bool is_plain_ = false;  // one tensor, in blocks of one size, in their order: no more to ask for most calls
   std::size_t size_ = 0, blocks_ = 0, largest_ = 0, uniform_ = 0;
   std::size_t out_first_ = 0;  // the element that the output begins with

@@ -118,6 +118,7 @@ struct element_loops {
   short_name<40> operation_on_wire;
   std::string_view type{};  ///< in full
   std::size_t element_bytes = 1, alignment = 1;
+  std::size_t result_bytes = 1;   ///< of an element that has been folded
   bool skips = false;             ///< null blocks are not sent
   bool commutes = false;          ///< may be folded in another order than that of the ranks
   bool equal_blocks = false;      ///< but for the last
@@ -155,7 +156,7 @@ constexpr element_loops make_loops() {
   l.type = type_name<T>();
   l.type_on_wire = short_name<48>(type_name<T>());
   l.operation_on_wire = short_name<40>(operation_name<Op>());
-  l.element_bytes = sizeof(T);
+  l.element_bytes = l.result_bytes = sizeof(T);
   l.alignment = alignof(T);
   l.skips = skips<Op, T>;
   l.commutes = commutes<Op, T>();

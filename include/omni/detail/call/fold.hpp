@@ -19,17 +19,16 @@ namespace omni::detail {
 
 /// Calls f(0) ... f(n - 1), which touch only what belongs to their own index. The constant inner length lets compilers vectorise at
 /// -O2; the pragma says what they cannot see, that an output may be an input only at the same index.
-template <class F>
+template <std::size_t Stride = 64, class F>
 inline void for_each_index(std::size_t n, F&& f) {
-  constexpr std::size_t stride = 64;
-  const std::size_t rest = n % stride;
-  for (std::size_t i = 0; i != n - rest; i += stride) {
+  const std::size_t rest = n % Stride;
+  for (std::size_t i = 0; i != n - rest; i += Stride) {
 #if defined(__clang__)
 #pragma clang loop vectorize(assume_safety)
 #elif defined(__GNUC__)
 #pragma GCC ivdep
 #endif
-    for (std::size_t j = 0; j < stride; ++j) f(i + j);
+    for (std::size_t j = 0; j < Stride; ++j) f(i + j);
   }
   for (std::size_t j = 0; j < rest; ++j) f(n - rest + j);
 }

@@ -21,9 +21,12 @@
 namespace omni {
 namespace detail {
 
-/// Of the owner streams: whether everybody folds everything.
-inline ownership owners_of_streams(const selection_context& here) {
-  return automatic::is_replicated(here) ? ownership::replicated : ownership::shared;
+/// Of the owner streams: whether everybody folds everything. So it is where what ranks give is so short that all of it is shorter
+/// than results.
+inline ownership owners_of_streams(const selection_context& here, const call& c) {
+  const bool is_short = here.forced == preset::automatic && c.result_bytes() != c.element_bytes() &&
+                        c.element_bytes() * static_cast<std::size_t>(here.ranks - 1) <= c.result_bytes();
+  return is_short || automatic::is_replicated(here) ? ownership::replicated : ownership::shared;
 }
 
 /// What one call's choice goes by. Precondition: the ranks have agreed on it.
@@ -143,8 +146,10 @@ class automatic::engine : public detail::chosen_engine<detail::stream_engine, de
         return;
       case algorithm::streams:
         const bool reduces_for_all = c.kind == detail::collective_kind::allreduce;
-        emplace<detail::stream_engine>(detail::owners_of_streams(here), reduces_for_all ? streams_name(here) : colocated::name,
-                                       detail::stream_options{}, c, transport, messages);
+        const auto owners = detail::owners_of_streams(here, c);
+        const bool by_all = reduces_for_all && owners == detail::ownership::replicated;
+        emplace<detail::stream_engine>(owners, by_all ? replicated::name : colocated::name, detail::stream_options{}, c, transport,
+                                       messages);
     }
   }
 };

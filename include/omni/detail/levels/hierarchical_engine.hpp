@@ -58,7 +58,8 @@ template <class Inner, class Outer>
 class hierarchical_engine {
  public:
   hierarchical_engine(const hierarchical<Inner, Outer>& t, const call& c, any_transport& transport, any_mailbox& /*none*/)
-      : call_(c) {
+      : call_(c.encoded()) {
+    c.encode_all();
     call_.outlive();  // stages may
     const auto levels = levels_of(transport, t, c.blocking);
     ranks_ = {levels.inner_ranks, levels.outer_ranks, levels.inner_ranks};

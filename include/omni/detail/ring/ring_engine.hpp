@@ -45,6 +45,7 @@ class ring_engine {
         window_(options.window > 0 ? static_cast<std::uint64_t>(options.window) : 4),
         segment_(std::max<std::size_t>(
             (options.packet_bytes != 0 ? options.packet_bytes : transport.preferred_packet_bytes()) / element_, 1)) {
+    call_.encode_all();
     const auto largest = chunk(0).size;
     segments_ = std::max<std::uint64_t>((largest + segment_ - 1) / segment_, 1);
     total_ = 2 * (ranks_ - 1) * segments_;

@@ -56,7 +56,8 @@ inline void expect_blocks(const call& c) {
 }
 inline void expect_usable(const call& c) {
   expect_environment();
-  if (c.group() == nullptr && c.kind == collective_kind::allreduce) expect_tensor(c.in, c.out, c.element_bytes());
+  if (c.group() == nullptr && c.codec() == nullptr && c.kind == collective_kind::allreduce)
+    expect_tensor(c.in, c.out, c.element_bytes());
   expect_limit(c.limit);
   expect_blocks(c);
   expect_packets(c.packet_bytes);

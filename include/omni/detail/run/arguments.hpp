@@ -18,6 +18,7 @@
 #include "../../topology/colocated.hpp"
 #include "../call/call.hpp"
 #include "../call/element_loops.hpp"
+#include "../codes/coded_call.hpp"
 
 // Sorts the arguments of a call: data by position, everything else by what it is, in any order. What is wrong with a call is one
 // static_assert here.
@@ -44,7 +45,7 @@ std::span<span_element<A>> as_span(A& a) {
   return span_over(a);
 }
 
-enum class kind { partitioner, detector, topology, limit, operation, root, sizes, null, none };
+enum class kind { partitioner, detector, topology, compressor, error, limit, operation, root, sizes, null, none };
 
 template <class A>
 inline constexpr bool is_null_value = false;
@@ -56,6 +57,8 @@ consteval kind kind_of() {
   if constexpr (partitioner<A>) return kind::partitioner;
   else if constexpr (zero_detector<A>) return kind::detector;
   else if constexpr (topology<A>) return kind::topology;
+  else if constexpr (compresses<A>) return kind::compressor;
+  else if constexpr (std::is_same_v<A, measured_error>) return kind::error;
   else if constexpr (std::is_same_v<A, deadline>) return kind::limit;
   else if constexpr (std::is_same_v<A, root>) return kind::root;
   else if constexpr (std::is_same_v<A, part_sizes>) return kind::sizes;
@@ -69,7 +72,7 @@ consteval kind kind_of() {
 }
 
 template <class A>
-inline constexpr int roles = int{partitioner<A>} + int{zero_detector<A>} + int{topology<A>};
+inline constexpr int roles = int{partitioner<A>} + int{zero_detector<A>} + int{topology<A>} + int{compresses<A>};
 
 template <kind K, class T, class... A>
 inline constexpr std::size_t count_of = (std::size_t{0} + ... + (kind_of<A, T>() == K ? 1U : 0U));
@@ -95,6 +98,14 @@ inline constexpr bool is_for_family = std::is_same_v<A, automatic> || std::is_sa
 /// Whether the collective copies and reduces nothing.
 constexpr bool only_copies(collective_kind c) { return c == collective_kind::allgather || c == collective_kind::broadcast; }
 
+/// Whether an argument is no operation but sum.
+template <class A, class T>
+consteval bool adds_or_not() {
+  if constexpr (kind_of<A, T>() == kind::operation)
+    return std::is_same_v<std::remove_cvref_t<decltype(normalized<A, T>(std::declval<const A&>()))>, sum>;
+  else return true;
+}
+
 /// Whether A... are a legal tail of a call on elements of type T; says what is wrong if not.
 template <collective_kind C, class T, class... A>
 consteval bool legal() {
@@ -103,15 +114,28 @@ consteval bool legal() {
   constexpr bool known = !type || ((kind_of<A, T>() != kind::none) && ...);
   static_assert(known,
                 "omni: an argument is neither an operation on this element type nor a policy (partitioner, zero detector, "
-                "topology) nor a deadline");
+                "topology, compressor) nor a deadline");
   constexpr bool one_role = ((roles<A> <= 1) && ...);
-  static_assert(one_role, "omni: a policy models two of partitioner, zero_detector and topology; it must be exactly one");
+  static_assert(one_role,
+                "omni: a policy models two of partitioner, zero_detector, topology and compressor; it must be exactly one");
   constexpr bool one_partitioner = count_of<kind::partitioner, T, A...> <= 1;
   static_assert(one_partitioner, "omni: two partitioners were given; each kind of policy at most once");
   constexpr bool one_detector = count_of<kind::detector, T, A...> <= 1;
   static_assert(one_detector, "omni: two zero detectors were given; each kind of policy at most once");
   constexpr bool one_topology = count_of<kind::topology, T, A...> <= 1;
   static_assert(one_topology, "omni: two topologies were given; each kind of policy at most once");
+  constexpr auto compressors = count_of<kind::compressor, T, A...>;
+  static_assert(compressors <= 1, "omni: two compressors were given; put a quantiser after a sparsifier with |");
+  constexpr bool encodable = !type || !known || compressors == 0 || is_encodable<T>;
+  static_assert(encodable, "omni: compressors are for float, double, half and bfloat16");
+  constexpr bool sums_codes =
+      !type || !known || compressors == 0 || (C == collective_kind::allreduce && (adds_or_not<A, T>() && ...));
+  static_assert(sums_codes, "omni: compressors are for allreduce, and for its sums");
+  constexpr bool asks = count_of<kind::error, T, A...> <= (compressors == 1 ? 1 : 0) &&
+                        (count_of<kind::error, T, A...> == 0 || ((compressor<A> || ...)));
+  static_assert(asks, "omni: measured_error is given once, with a compressor that remembers nothing");
+  constexpr bool even = !type || !known || compressors == 0 || ((!partitioner<A> || cuts_evenly<A>)&&...);
+  static_assert(even, "omni: with a compressor blocks are of one size (fixed_blocks, or a partitioner with uniform())");
   constexpr bool one_limit = count_of<kind::limit, T, A...> <= 1;
   static_assert(one_limit, "omni: two deadlines were given");
   constexpr bool one_operation = !type || count_of<kind::operation, T, A...> <= 1;
@@ -133,7 +157,8 @@ consteval bool legal() {
   constexpr bool runs = C == collective_kind::allreduce || ((kind_of<A, T>() != kind::topology || is_for_family<A>)&&...);
   static_assert(runs, "omni: reduce_scatter, allgather, reduce and broadcast run by automatic or colocated");
   return type && known && one_role && one_partitioner && one_detector && one_topology && one_limit && one_operation && sums &&
-         reduces && roots <= (has_root ? 1 : 0) && sizes <= (has_sizes ? 1 : 0) && null && runs;
+         compressors <= 1 && encodable && sums_codes && asks && even && reduces && roots <= (has_root ? 1 : 0) &&
+         sizes <= (has_sizes ? 1 : 0) && null && runs;
 }
 
 /// The parts of a call beside its data, each given or defaulted.

@@ -59,6 +59,7 @@ class collective : public operation_base {
   collective(any_transport& transport, const call& c, const topology_traits& how, std::shared_ptr<any_transport> own = nullptr)
       : own_(std::move(own)), transport_(transport), call_(c), how_(how), rank_(transport.rank()), ranks_(transport.size()) {
     if (ranks_ == 1) {
+      if (call_.codec() != nullptr) call_.codec()->begin(0, 1, 0);
       alone();
       return;
     }
@@ -70,6 +71,7 @@ class collective : public operation_base {
       messages_ = &transport_.open(room_);
       number_ = messages_->call();
     }
+    if (call_.codec() != nullptr) call_.codec()->begin(rank_, ranks_, number_);
     if (own_) keeps_ = transport_.keep_alive();
     ticket_ = transport_.queue();
     agrees_ = transport_.agrees_first();
@@ -314,7 +316,8 @@ class collective : public operation_base {
   /// `waits`: what is no other phase was spent in the exchange.
   void end(bool waits = false) {
     if (call_.elsewhere() != nullptr) call_.elsewhere()->settle();
-    omni::detail::complete(report_, call_.bytes(), ranks_, total_.lap(), call_.kind);
+    if (call_.codec() != nullptr) call_.codec()->settle(report_);
+    omni::detail::complete(report_, call_.tensor_bytes(), ranks_, total_.lap(), call_.kind);
     if (waits) report_.exchange_seconds = report_.seconds - report_.detect_seconds - report_.fold_seconds - report_.deliver_seconds;
     release();
     if (!call_.is_part && !call_.is_stage) trace(rank_, report_, before_);  // else the whole is told of
@@ -379,7 +382,7 @@ class collective : public operation_base {
       if (hurries || !late) engine_->give_up();
     }
     release();
-    if (call_.elsewhere() != nullptr) call_.let_go();  // the caller may free his memory from now on
+    if (call_.elsewhere() != nullptr || call_.codec() != nullptr) call_.let_go();  // the caller may free his memory from now on
     if (why) transport_.mark_broken(*why);
   }
 

@@ -12,6 +12,7 @@
 #include "../call/engine.hpp"
 #include "../choice/owner_engines.hpp"
 #include "collective.hpp"
+#include "dispatch.hpp"
 
 namespace omni::detail {
 
@@ -39,6 +40,7 @@ class collective_by final : public collective {
     return made;
   }
   engine& make_engine() override {
+    if constexpr (!is_compiled<Topology>) the_call().encode_all();  // a topology of the user's reads it as it likes
     if constexpr (takes_datagrams) return engine_.emplace(topology_, the_call(), transport(), datagrams());
     else return engine_.emplace(topology_, the_call(), transport(), messages());
   }

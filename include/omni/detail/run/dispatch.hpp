@@ -20,6 +20,7 @@
 #include "../call/topology_state.hpp"
 #include "../call/typed_call.hpp"
 #include "arguments.hpp"
+#include "codes.hpp"
 #include "group.hpp"
 
 // From the arguments of a call to the call: what is compiled for each type. Everything below is compiled once (omni/engines.hpp).
@@ -120,6 +121,7 @@ request start_call(Comm& comm, Call& c, const Topology& topology) {
 /// Makes the call out of spans and the other arguments, and gives it to f.
 template <collective_kind C, class T, class... A, class F>
 auto with_call(std::span<const T> in, std::span<T> out, const F& f, const A&... more) {
+  if constexpr (count_of<kind::compressor, T, A...> != 0) return with_codes<C, T>(in, out, f, more...);
   const auto c = choose<C, T>(more...);
   using call_type = typed_call<T, decltype(c.op), decltype(c.partition), decltype(c.detector)>;
   const typename call_type::policies policies(c.op, c.partition, c.detector);
@@ -195,13 +197,34 @@ requires spannable<Out> Result parse(const F& f, Data& data, Out& out, const Mor
   }
 }
 
+/// Runs a call, or starts one, on a communicator.
+template <class Comm>
+struct runner {
+  static constexpr bool waits = true;
+  static constexpr bool loses_nothing = omni::detail::loses_nothing<Comm>();
+  Comm& comm;
+  template <class Call, class Topology>
+  report operator()(Call& call, const Topology& topology) const {
+    return run_call(comm, call, topology);
+  }
+};
+template <class Comm>
+struct starter {
+  static constexpr bool waits = false;
+  static constexpr bool loses_nothing = omni::detail::loses_nothing<Comm>();
+  Comm& comm;
+  template <class Call, class Topology>
+  request operator()(Call& call, const Topology& topology) const {
+    return start_call(comm, call, topology);
+  }
+};
+
 /// Runs a collective, or starts one, by the arguments of its public function.
 template <collective_kind C, class... Policies, class Comm, class Data, class... More>
 report run_collective(Comm& comm, Data& data, More&... more) {
   static_assert(C == collective_kind::allreduce || loses_nothing<Comm>(),
                 "omni: collectives other than allreduce need a transport that loses nothing");
-  return parse<C, report, Policies...>([&](auto& call, const auto& topology) { return run_call(comm, call, topology); }, data,
-                                       more...);
+  return parse<C, report, Policies...>(runner<Comm>{comm}, data, more...);
 }
 template <collective_kind C, class... Policies, class Comm, class Data, class... More>
 request start_collective(Comm&& comm, Data& data, More&... more) {
@@ -209,8 +232,7 @@ request start_collective(Comm&& comm, Data& data, More&... more) {
                 "omni: collectives other than allreduce need a transport that loses nothing");
   constexpr bool lives = std::is_lvalue_reference_v<Comm&&> || !transport_type<std::remove_cvref_t<Comm>>;
   static_assert(lives, "omni: the request would outlive the transport, which is a temporary; give it a name");
-  return parse<C, request, Policies...>([&](auto& call, const auto& topology) { return start_call(comm, call, topology); }, data,
-                                        more...);
+  return parse<C, request, Policies...>(starter<std::remove_reference_t<Comm>>{comm}, data, more...);
 }
 
 }  // namespace omni::detail

@@ -18,6 +18,7 @@
 #include "../call/typed_call.hpp"
 #include "argument_checks.hpp"
 #include "arguments.hpp"
+#include "codes.hpp"
 
 // Makes one operation of many tensors (detail/call/tensor_group.hpp).
 
@@ -81,6 +82,7 @@ auto with_group(std::vector<std::span<const std::byte>> in, std::vector<std::spa
   using group_type = typed_group<T, decltype(c.op), decltype(c.partition), decltype(c.detector)>;
   const typename group_type::policies policies(c.op, c.partition, c.detector);
   expect_group(in, out, group_type::table(), &policies);
+  if constexpr (count_of<kind::compressor, T, A...> != 0) return with_codes<C, T>(in, out, f, more...);
   group_type made(policies, std::move(in), std::move(out));
   choose_topology(made, c.topology);
   made.limit = c.limit;

@@ -46,6 +46,7 @@ class shared_agreement {
     if (own_ != nullptr) return tell_own(c, digest, has_room, r);
     std::span<std::byte> room;
     double elements = 1;
+    if (has_room && bytes_ != 0 && c.codec() != nullptr) timed(c, r.detect_seconds, [&] { c.encode_all(); });
     if (has_room && bytes_ != 0 && is_too_dense(c, 1)) {
       // Where no bits tell of blocks that are null the record would have them all.
       timed(c, r.detect_seconds, [&] { c.density = contribution::is_sparse(c) ? sample_of(c).density : 1; });
@@ -128,7 +129,7 @@ class shared_agreement {
 
   // Bytes that a contribution may have; 0 if records have none.
   [[nodiscard]] std::size_t recorded_bytes(const call& c) const {
-    if (!automatic::is_recorded(c.bytes(), window_->ranks())) return 0;
+    if (!automatic::is_recorded(c.bytes(), window_->ranks()) || c.result_bytes() != c.element_bytes()) return 0;
     const auto bytes = contribution::largest(c, number_of_parts());
     return bytes <= shared_records::large_bytes(window_->ranks()) ? std::max<std::size_t>(bytes, 1) : 0;
   }

@@ -129,6 +129,7 @@ class slot_engine {
     const auto blocks = static_cast<std::size_t>(mine_.blocks);
     std::vector<std::uint64_t> filled(blocks / 64 + 1, ~std::uint64_t{0});
     report_.blocks_sent = blocks;
+    call_.encode_all();
     if (!call_.skips()) return filled;
     report_.blocks_sent = 0;
     for (std::size_t first = 0; first < blocks; first += 64) {

@@ -48,7 +48,7 @@ class block_scanner {
   /// `ahead` is memory kept from call to call. Preconditions: nothing found is unpacked; not all blocks have been looked at.
   std::size_t scan_run(std::vector<std::uint64_t>& ahead) {
     std::size_t n = 1;
-    if (call_->elsewhere() == nullptr && !call_->gathers() && call_->loops().ahead_bytes != 0) {
+    if (call_->elsewhere() == nullptr && call_->codec() == nullptr && !call_->gathers() && call_->loops().ahead_bytes != 0) {
       n = take_from(ahead);
     } else if (call_->equal_blocks()) {
       const auto block = equal_block();

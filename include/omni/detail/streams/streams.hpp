@@ -39,11 +39,13 @@ class stream_engine : lent_state<stream_state>, public stream_exchange {
         self_(owner_of(rank_)),
         scan_(call_),
         element_(call.element_bytes()),
+        result_(call.result_bytes()),
         map_(map_of(call_, owners())),
         scanned_(map_),
         rows_(map_.rows()) {
     const auto header = call.skips() ? sizeof(packed_header) : 0;  // whether the block is packed or not
-    size_packets(options, transport.preferred_packet_bytes(), call.largest_block() * element_ + header, call.shares);
+    size_packets(options, transport.preferred_packet_bytes(), call.largest_block() * std::max(element_, result_) + header,
+                 call.shares);
     packs_ = call.packs_over(shares_);
     mine_ = call.sign(name, limits_.packet_bytes, limits_.window);
     if (served()) {  // a server has to know
@@ -122,6 +124,7 @@ class stream_engine : lent_state<stream_state>, public stream_exchange {
     return {call.blocks(), owners, stripe_blocks(call.element_bytes(), call.largest_block())};
   }
   void open() {
+    if (call_.codec() != nullptr) call_.codec()->deliver_by_blocks();
     fills_ = replicated_ && call_.has_gaps();
     if (!fills_) call_.prepare();
     open_streams(rows_, rows_);
@@ -264,14 +267,15 @@ class stream_engine : lent_state<stream_state>, public stream_exchange {
       if (returns_results()) {
         const auto first = call_.range(block).size;
         if (!call_.equal_blocks() || size != first * more) more = 1;  // the last block is shorter
-        to = s_->results.add(messages_, row + done, first * element_, more);
+        to = s_->results.add(messages_, row + done, first * result_, more);
         if (to == nullptr) break;
         size = first * more;
       }
       // A packet is copied to in the way that is best for it, and not folded into.
       std::byte* const out = room_for(block, more, size);
       fold_sources(row, bytes, block, size, out);
-      if (to != nullptr) copy_out(to, out, size * element_, limits_.how);
+      if (to != nullptr) copy_out(to, out, size * result_, limits_.how);
+      call_.came(block, more);
       bytes += size * element_;
       done += more;
     }
@@ -290,7 +294,7 @@ class stream_engine : lent_state<stream_state>, public stream_exchange {
   [[nodiscard]] std::byte* room_for(std::size_t block, std::size_t blocks, std::size_t n) {
     if (call_.gets(block)) return call_.output(block, blocks);
     auto& room = s_->folded;
-    if (room.size() < n * element_) room = aligned_bytes(n * element_);
+    if (room.size() < n * result_) room = aligned_bytes(n * result_);
     return room.span().data();
   }
   // Folds n elements from those of `block` on, which lie `skip` bytes into what the streams have for `row`.
@@ -329,6 +333,7 @@ class stream_engine : lent_state<stream_state>, public stream_exchange {
           add_block(s.results, messages_, row, {out, bytes}, size, call_.null(), packs_ ? &s.result_packer : nullptr, limits_.how);
       note_packed(bytes, sent, s.receivers.size());
     }
+    call_.came(block, 1);
     ++report_.union_blocks;
     s.unpacked.pop(s.arriving, row, messages_);
     s.own.pop(row, 1);
@@ -379,6 +384,7 @@ class stream_engine : lent_state<stream_state>, public stream_exchange {
         if (filled != nullptr) fill_gap(*filled, call_.range(first));
         const bool is_null = filled == nullptr && packs_ && (s_->found[first / 64] >> (first % 64) & 1U) == 0;
         stream.pop(stream.unpack(call_.range(first).size, call_.null(), call_.output(first), is_null));
+        call_.came(first, 1);
         ++report_.union_blocks;
         continue;
       }
@@ -388,9 +394,10 @@ class stream_engine : lent_state<stream_state>, public stream_exchange {
       n = call_.together(first, n);
       if (n != 1) expect_block(first + n - 1, stream.peer());
       const auto elements = call_.range(first, n);
-      const auto bytes = elements.size * element_;
+      const auto bytes = elements.size * result_;
       if (filled != nullptr) fill_gap(*filled, elements);
       copy_bytes(call_.output(first, n), stream.elements(bytes), bytes);
+      call_.came(first, n);
       report_.union_blocks += n;
       stream.pop(bytes, n);
     }
@@ -404,7 +411,7 @@ class stream_engine : lent_state<stream_state>, public stream_exchange {
   const call& call_;  // of the collective, which outlives its engine
   std::size_t self_;  // among the owners
   block_scanner scan_;
-  std::size_t element_;  // bytes
+  std::size_t element_, result_;  // bytes
   stripes map_;
   stripe_cursor scanned_;
   std::uint64_t rows_;

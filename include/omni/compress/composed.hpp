@@ -1,0 +1,140 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "../concepts.hpp"
+#include "../detail/compress/draws.hpp"
+
+namespace omni {
+
+/// Compressor: a quantiser after a sparsifier, as in `omni::random_k{.share = 0.1} | omni::dithering{}`. The quantiser has the
+/// values that are kept, and nothing else, for its block. Unbiased if both are, omega = (1 + omega_1)(1 + omega_2) - 1; if the
+/// first is contractive and the second unbiased with omega below 1, delta = delta_1 (1 - omega_2).
+///
+/// Results, where they are compressed again, are by the quantiser alone.
+template <sparsifier First, quantiser Second>
+struct composed {
+  First first;
+  Second second;
+
+  static constexpr std::string_view name = "composed";
+  static constexpr bool unbiased = First::unbiased && Second::unbiased;
+
+  [[nodiscard]] double omega(std::size_t n, std::size_t block) const requires unbiased {
+    return (1 + first.omega(n, block)) * (1 + second.omega(values(n, block), values(n, block))) - 1;
+  }
+  [[nodiscard]] double delta(std::size_t n, std::size_t block) const requires(!unbiased) {
+    const auto k = values(n, block);
+    if constexpr (First::unbiased) return 0;
+    else if constexpr (Second::unbiased) return first.delta(n, block) * std::max(0.0, 1 - second.omega(k, k));
+    else return first.delta(n, block) * second.delta(k, k);
+  }
+
+  // What a block becomes.
+  template <class A>
+  [[nodiscard]] std::size_t bytes(std::size_t n) const {
+    if constexpr (block_sparsifier<First>) return second.template bytes<A>(n);
+    else return places_bytes(n) + second.template bytes<A>(first.kept(n));
+  }
+  template <class A>
+  void encode(std::span<const A> x, std::uint32_t key, std::byte* to) const {
+    if constexpr (block_sparsifier<First>) {
+      second.encode(x, key, to);
+    } else {
+      const auto own = scratch<A>(x.size());
+      const auto k = first.pick(x, x.size(), key, own.at);
+      const auto times = static_cast<A>(first.factor(x.size()));
+      for (std::size_t i = 0; i < k; ++i) own.values[i] = x[own.at[i]] * times;
+      std::fill(own.values.begin() + static_cast<std::ptrdiff_t>(k), own.values.end(), A{});
+      if constexpr (First::indexes_travel)
+        for (std::size_t i = 0; i < k; ++i) write_place(to, i, bytes_of_place(x.size()), own.at[i]);
+      second.encode(std::span<const A>(own.values), key, to + places_bytes(x.size()));
+    }
+  }
+  template <class A>
+  void decode(const std::byte* from, std::uint32_t key, std::span<A> to) const {
+    if constexpr (block_sparsifier<First>) {
+      second.decode(from, key, to);
+    } else {
+      const auto own = scratch<A>(to.size());
+      second.decode(from + places_bytes(to.size()), key, own.values);
+      std::size_t k = 0;
+      if constexpr (First::indexes_travel) {
+        for (k = 0; k < first.kept(to.size()); ++k) own.at[k] = read_place(from, k, bytes_of_place(to.size()));
+      } else {
+        k = first.pick(std::span<const A>(), to.size(), key, own.at);
+      }
+      std::fill(to.begin(), to.end(), A{});
+      for (std::size_t i = 0; i < k; ++i)
+        if (own.at[i] < to.size()) to[own.at[i]] = own.values[i];
+    }
+  }
+  // Which blocks.
+  void choose(std::span<const double> squares, std::size_t blocks, const choice_keys& keys,
+              std::span<std::uint64_t> bits) const requires block_sparsifier<First> {
+    first.choose(squares, blocks, keys, bits);
+  }
+  [[nodiscard]] double factor(std::size_t blocks) const requires block_sparsifier<First> { return first.factor(blocks); }
+  [[nodiscard]] std::uint64_t fingerprint() const {
+    const std::uint64_t both[] = {first.fingerprint(), second.fingerprint()};
+    return detail::fingerprint_of({}, both[0], both[1]);
+  }
+  [[nodiscard]] constexpr std::string_view fault() const {
+    if constexpr (requires { first.fault(); })
+      if (!first.fault().empty()) return first.fault();
+    if constexpr (requires { second.fault(); }) return second.fault();
+    else return "";
+  }
+
+ private:
+  // Of a block of a tensor of n elements, those that the quantiser gets.
+  [[nodiscard]] std::size_t values(std::size_t n, std::size_t block) const {
+    if constexpr (block_sparsifier<First>) return std::min(n, block);
+    else return first.kept(std::min(n, block));
+  }
+  static constexpr std::size_t bytes_of_place(std::size_t n) { return n <= 256 ? 1 : n <= 65536 ? 2 : 4; }
+  static void write_place(std::byte* to, std::size_t i, std::size_t bytes, std::uint32_t place) {
+    for (std::size_t b = 0; b < bytes; ++b) to[i * bytes + b] = static_cast<std::byte>(place >> 8 * b & 255U);
+  }
+  static std::uint32_t read_place(const std::byte* from, std::size_t i, std::size_t bytes) {
+    std::uint32_t place = 0;
+    for (std::size_t b = 0; b < bytes; ++b) place |= std::to_integer<std::uint32_t>(from[i * bytes + b]) << 8 * b;
+    return place;
+  }
+  [[nodiscard]] std::size_t places_bytes(std::size_t n) const {
+    if constexpr (First::indexes_travel) return first.kept(n) * bytes_of_place(n);
+    else return 0;
+  }
+  template <class A>
+  struct room {
+    std::span<A> values;
+    std::span<std::uint32_t> at;
+  };
+  // Kept from call to call.
+  template <class A>
+  [[nodiscard]] room<A> scratch(std::size_t n) const {
+    thread_local std::vector<A> values;
+    thread_local std::vector<std::uint32_t> at;
+    if (values.size() < n) {
+      values.resize(n);
+      at.resize(n);
+    }
+    return {std::span(values).first(first.kept(n)), at};
+  }
+};
+
+/// What is sent is what `second` makes of what `first` keeps.
+template <sparsifier First, quantiser Second>
+constexpr composed<First, Second> operator|(const First& first, const Second& second) {
+  return {first, second};
+}
+
+}  // namespace omni

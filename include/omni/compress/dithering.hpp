@@ -1,0 +1,108 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "../concepts.hpp"
+#include "../detail/compress/draws.hpp"
+#include "../detail/compress/norms.hpp"
+#include "../detail/compress/planes.hpp"
+
+namespace omni {
+
+/// Quantiser: random dithering. A value is a sign and one of `levels` equal steps of the block's norm, and becomes one of the two
+/// steps beside it, the nearer one more often: ceil(log2(2 levels + 1)) bits each, and the norm. Unbiased.
+///
+/// With norm::two it is QSGD; with one level it is the block p-quantisation of DIANA, and with norm::infinity, too, it is
+/// TernGrad's ternary quantisation (`ternary`). 127 levels of the largest magnitude are 8 bits with a scale for each block
+/// (`eight_bits`).
+///
+/// A block with a NaN or an infinity becomes NaN, as does one whose norm is beyond the largest number.
+///
+/// Methods: Alistarh, Grubic, Li, Tomioka, Vojnovic: QSGD, NeurIPS 2017. Wen et al.: TernGrad, NeurIPS 2017. Mishchenko, Gorbunov,
+/// Takac, Richtarik: Distributed Learning with Compressed Gradient Differences (DIANA), 2019, arXiv 1901.09269.
+struct dithering {
+  unsigned levels = 1;  ///< 1 to 32767
+  norm p = norm::two;
+  std::optional<std::uint64_t> seed{};  ///< none: a counter of the communicator
+  result_form results = result_form::compressed;
+
+  static constexpr std::string_view name = "dithering";
+  static constexpr bool unbiased = true;
+
+  template <class A>
+  [[nodiscard]] constexpr std::size_t bytes(std::size_t n) const {
+    return sizeof(A) + detail::bytes_of_planes(n, bits());
+  }
+  /// A bound that one level meets: (sup |x|_1 |x|_p / |x|^2) - 1.
+  [[nodiscard]] double omega(std::size_t n, std::size_t block) const {
+    const auto d = static_cast<double>(std::max<std::size_t>(std::min(n, block), 1)), s = static_cast<double>(levels);
+    // sup |x|_1 |x|_p / |x|^2, and sup |x|_p^2 / |x|^2.
+    const double products = p == norm::one ? d : p == norm::two ? std::sqrt(d) : (1 + std::sqrt(d)) / 2;
+    const double squares = p == norm::one ? d : 1;
+    if (levels == 1) return products - 1;
+    return std::min(products / s, squares * d / (4 * s * s));
+  }
+
+  template <class A>
+  void encode(std::span<const A> x, std::uint32_t key, std::byte* to) const {
+    using namespace detail;
+    run_wide([&] {
+      const A whole = norm_of(x, p), steps = static_cast<A>(levels);
+      std::memcpy(to, &whole, sizeof(A));
+      auto* const coded = level_room(x.size());
+      const auto zero = static_cast<int>(levels);
+      if (whole > 0)
+        for_each_index<32>(x.size(), [from = x.data(), coded, key, whole, steps, zero](std::size_t i) {
+          const A y = std::abs(from[i]) / whole * steps;
+          const int below = static_cast<int>(y);
+          const A u = static_cast<A>(static_cast<std::int32_t>(draw(key, static_cast<std::uint32_t>(i)) >> 8U)) * A{0x1p-24F};
+          const int step = std::min(below + (u < y - static_cast<A>(below) ? 1 : 0), zero);
+          coded[i] = static_cast<level>(from[i] < 0 ? zero - step : zero + step);
+        });
+      else std::fill_n(coded, x.size(), static_cast<level>(zero));
+      pack_planes(coded, x.size(), bits(), to + sizeof(A));
+    });
+  }
+  template <class A>
+  void decode(const std::byte* from, std::uint32_t /*key*/, std::span<A> to) const {
+    using namespace detail;
+    run_wide([&] {
+      A whole = 0;
+      std::memcpy(&whole, from, sizeof(A));
+      auto* const coded = level_room(to.size());
+      unpack_planes(from + sizeof(A), to.size(), bits(), coded);
+      const A steps = static_cast<A>(levels);
+      const auto zero = static_cast<int>(levels);
+      for_each_index<32>(to.size(), [out = to.data(), coded, whole, steps, zero](std::size_t i) {
+        out[i] = static_cast<A>(int{coded[i]} - zero) / steps * whole;
+      });
+    });
+  }
+  [[nodiscard]] std::uint64_t fingerprint() const { return detail::fingerprint_of(seed, results, levels, p); }
+  [[nodiscard]] constexpr std::string_view fault() const {
+    return levels == 0 || levels > 32767 ? "dithering has 1 to 32767 levels" : "";
+  }
+
+ private:
+  [[nodiscard]] constexpr unsigned bits() const { return static_cast<unsigned>(std::bit_width(2 * levels)); }
+};
+
+/// Quantiser: a sign or nothing, of the block's largest magnitude: 2 bits a value. omega = (sqrt(block) - 1) / 2.
+constexpr dithering ternary(std::optional<std::uint64_t> seed = {}) { return {.levels = 1, .p = norm::infinity, .seed = seed}; }
+/// Quantiser: 8 bits a value, with a scale for each block, rounded up or down at random.
+constexpr dithering eight_bits(std::optional<std::uint64_t> seed = {}) {
+  return {.levels = 127, .p = norm::infinity, .seed = seed};
+}
+
+}  // namespace omni

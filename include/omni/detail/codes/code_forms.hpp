@@ -1,0 +1,79 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "../../concepts.hpp"
+#include "../../error.hpp"
+
+// What a compressor says of itself, or is taken to say.
+
+namespace omni::detail {
+
+/// What travels of an encoded tensor.
+enum class code_form {
+  elements,    ///< elements both ways, those that are left: of sparsifiers, and where codes cannot be told from results
+  codes,       ///< codes both ways
+  codes_once,  ///< codes to whoever folds them, and results of another size
+};
+
+/// What makes codes of results.
+template <class C>
+const auto& for_results(const C& c) {
+  if constexpr (requires { c.second; }) return c.second;
+  else return c;
+}
+template <class C>
+result_form results_of(const C& c) {
+  if constexpr (sparsifier<C>) return result_form::as_they_are;
+  else if constexpr (requires { c.results; }) return c.results;
+  else if constexpr (requires { c.second; }) return results_of(c.second);
+  else return result_form::compressed;
+}
+template <class C>
+std::optional<std::uint64_t> seed_of(const C& c) {
+  if constexpr (requires { c.seed; }) {
+    return c.seed;
+  } else if constexpr (requires { c.first, c.second; }) {
+    const auto first = seed_of(c.first);
+    return first ? first : seed_of(c.second);
+  } else {
+    return {};
+  }
+}
+template <class C>
+inline constexpr bool chooses_blocks = requires(const C& c) {
+  c.factor(std::size_t{1});
+}
+&&!element_sparsifier<C>;
+/// Whether few elements of a block are left.
+template <class C>
+inline constexpr bool keeps_elements = element_sparsifier<C>;
+template <class C>
+requires requires(const C& c) { c.first; }
+inline constexpr bool keeps_elements<C> = element_sparsifier<decltype(C::first)>;
+template <class C>
+constexpr bool is_by_norm() {
+  if constexpr (requires { C::by_norm; }) return C::by_norm;
+  else if constexpr (requires(const C& c) { c.first; }) return is_by_norm<decltype(C::first)>();
+  else return false;
+}
+template <class C>
+std::uint64_t compressor_state(const C& c) {
+  if constexpr (requires { c.fingerprint(); }) return c.fingerprint();
+  else return 0;
+}
+template <class C>
+void expect_sound(const C& c) {
+  if constexpr (requires { c.fault(); })
+    if (const std::string_view fault = c.fault(); !fault.empty()) throw usage(text() << "omni: " << fault);
+}
+
+/// A code begins with the key from which its random numbers are drawn; 0 says that it is null.
+using code_key = std::uint32_t;
+
+}  // namespace omni::detail

@@ -1,0 +1,66 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <type_traits>
+
+#include "../wire/signature.hpp"
+
+// Random numbers that follow from a key and an index: nothing is kept, any of them can be drawn anew by whoever has the key, and
+// many at once in vectors.
+
+namespace omni::detail {
+
+/// 32 bits, uniform.
+constexpr std::uint32_t draw(std::uint32_t key, std::uint32_t i) {
+  std::uint32_t x = i * 0x9e3779b9U + key;
+  x ^= x >> 16U;
+  x *= 0x7feb352dU;
+  x ^= x >> 15U;
+  x *= 0x846ca68bU;
+  x ^= x >> 16U;
+  return x;
+}
+/// 64 bits.
+constexpr std::uint64_t draw_long(std::uint32_t key, std::uint32_t i) { return std::uint64_t{draw(key, i)} << 32U | draw(~key, i); }
+/// A number below `end`.
+constexpr std::uint32_t draw_below(std::uint32_t key, std::uint32_t i, std::uint32_t end) {
+  return static_cast<std::uint32_t>(std::uint64_t{draw(key, i)} * end >> 32U);
+}
+
+/// Of a key that is drawn from: never 0, which says that there is none.
+constexpr std::uint32_t key_from(std::uint64_t h) {
+  h = mixed(mixed(h, h >> 32U), 0x632be59bU);
+  const auto key = static_cast<std::uint32_t>(h >> 32U);
+  return key != 0 ? key : 1;
+}
+
+/// Of a compressor: its seed and its parameters, which all ranks give alike.
+template <class... P>
+std::uint64_t fingerprint_of(const std::optional<std::uint64_t>& seed, const P&... parameters) {
+  auto h = seed ? mixed(1, *seed) : std::uint64_t{0};
+  const auto add = [&](const auto& p) {
+    if constexpr (std::is_floating_point_v<std::remove_cvref_t<decltype(p)>>) h = mixed(h, std::bit_cast<std::uint64_t>(double{p}));
+    else h = mixed(h, static_cast<std::uint64_t>(p));
+  };
+  (add(parameters), ...);
+  return h;
+}
+
+inline bool has_bit(std::span<const std::uint64_t> bits, std::size_t i) { return (bits[i / 64] >> (i % 64) & 1U) != 0; }
+inline void set_bit(std::span<std::uint64_t> bits, std::size_t i) { bits[i / 64] |= std::uint64_t{1} << (i % 64); }
+
+/// Sets k of the first n bits, any k with the same probability (Floyd). Precondition: none is set; k <= n < 2^32.
+inline void choose_bits(std::uint32_t key, std::size_t k, std::size_t n, std::span<std::uint64_t> bits) {
+  for (std::size_t j = n - k; j < n; ++j) {
+    const auto at = draw_below(key, static_cast<std::uint32_t>(j), static_cast<std::uint32_t>(j + 1));
+    set_bit(bits, has_bit(bits, at) ? j : at);
+  }
+}
+
+}  // namespace omni::detail

@@ -1,0 +1,134 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "../call/fold.hpp"
+
+// Numbers of a few bits each, put into bytes. Numbers of b bits are written as planes of 8, 4, 2 and 1 bits of each number. A byte
+// of a plane holds bits of numbers that lie far apart, so that vectors of neighbours are packed by shifts alone.
+
+namespace omni::detail {
+
+/// Runs f compiled for AVX2 too, where the machine has it; without fused multiply-add: the bits stay the same.
+#if (defined(__x86_64__) || defined(__i386__)) && (defined(__GNUC__) || defined(__clang__))
+template <class F>
+__attribute__((target("avx2"), flatten)) void run_avx2(const F& f) {
+  f();
+}
+template <class F>
+void run_wide(const F& f) {
+  static const bool wide = __builtin_cpu_supports("avx2") != 0;
+  if (wide) return run_avx2(f);
+  f();
+}
+#else
+template <class F>
+void run_wide(const F& f) {
+  f();
+}
+#endif
+
+/// What a number of the planes is before it is packed.
+using level = std::uint16_t;
+
+/// Room for n numbers that is kept from call to call, and zeros behind them for the planes' ends.
+inline level* level_room(std::size_t n) {
+  thread_local std::vector<level> room;
+  if (room.size() < n + 8) room.resize(n + 8);
+  std::fill_n(room.begin() + static_cast<std::ptrdiff_t>(n), 8, level{0});
+  return room.data();
+}
+
+/// Calls f(width, shift) for each plane of numbers of so many bits.
+template <class F>
+constexpr void for_each_plane(unsigned bits, const F& f) {
+  for (unsigned shift = 0; bits != 0;) {
+    unsigned width = 8;
+    while (width > bits) width /= 2;
+    f(width, shift);
+    shift += width;
+    bits -= width;
+  }
+}
+/// Bytes of a plane: the last one may have fewer numbers.
+constexpr std::size_t bytes_of_plane(std::size_t n, unsigned width) { return (n * width + 7) / 8; }
+constexpr std::size_t bytes_of_planes(std::size_t n, unsigned bits) {
+  std::size_t bytes = 0;
+  for_each_plane(bits, [&](unsigned width, unsigned /*shift*/) { bytes += bytes_of_plane(n, width); });
+  return bytes;
+}
+
+template <unsigned Width>
+inline void pack_plane(const level* from, std::size_t n, unsigned shift, std::byte* to) {
+  constexpr unsigned parts = 8 / Width, mask = (1U << Width) - 1;
+  const auto m = bytes_of_plane(n, Width);
+  for_each_index<32>(m, [=](std::size_t j) {
+    unsigned byte = 0;
+    for (unsigned k = 0; k < parts; ++k) byte |= (unsigned{from[j + k * m]} >> shift & mask) << (k * Width);
+    to[j] = static_cast<std::byte>(byte);
+  });
+}
+template <unsigned Width>
+inline void unpack_plane(const std::byte* from, std::size_t n, unsigned shift, level* to) {
+  constexpr unsigned parts = 8 / Width, mask = (1U << Width) - 1;
+  const auto m = bytes_of_plane(n, Width);
+  for (unsigned k = 0; k < parts; ++k) {
+    auto* const part = to + k * m;
+    if (shift == 0) {
+      for_each_index<32>(m, [=](std::size_t j) {
+        part[j] = static_cast<level>(unsigned{static_cast<unsigned char>(from[j])} >> (k * Width) & mask);
+      });
+    } else {
+      for_each_index<32>(m, [=](std::size_t j) {
+        part[j] = static_cast<level>(part[j] | (unsigned{static_cast<unsigned char>(from[j])} >> (k * Width) & mask) << shift);
+      });
+    }
+  }
+}
+
+/// Packs n numbers. `from` is what level_room() has given.
+inline void pack_planes(const level* from, std::size_t n, unsigned bits, std::byte* to) {
+  for_each_plane(bits, [&](unsigned width, unsigned shift) {
+    switch (width) {
+      case 8:
+        pack_plane<8>(from, n, shift, to);
+        break;
+      case 4:
+        pack_plane<4>(from, n, shift, to);
+        break;
+      case 2:
+        pack_plane<2>(from, n, shift, to);
+        break;
+      default:
+        pack_plane<1>(from, n, shift, to);
+    }
+    to += bytes_of_plane(n, width);
+  });
+}
+/// The reverse, into what level_room() has given.
+inline void unpack_planes(const std::byte* from, std::size_t n, unsigned bits, level* to) {
+  for_each_plane(bits, [&](unsigned width, unsigned shift) {
+    switch (width) {
+      case 8:
+        unpack_plane<8>(from, n, shift, to);
+        break;
+      case 4:
+        unpack_plane<4>(from, n, shift, to);
+        break;
+      case 2:
+        unpack_plane<2>(from, n, shift, to);
+        break;
+      default:
+        unpack_plane<1>(from, n, shift, to);
+    }
+    from += bytes_of_plane(n, width);
+  });
+}
+
+}  // namespace omni::detail

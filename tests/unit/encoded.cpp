@@ -1,0 +1,632 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <mutex>
+#include <omni/compress/compress.hpp>
+#include <omni/omni.hpp>
+#include <random>
+#include <span>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "../support/losing.hpp"
+#include "../support/served.hpp"
+#include "../support/sharing.hpp"
+
+// Calls with a compressor, on ranks that are threads: by every engine, what comes out is what follows from the compressor's
+// definition, and the same bits on all ranks and in all runs.
+
+namespace {
+
+using omni::result_form;
+using threads = omni::transport::threads;
+
+std::vector<float> normal(std::size_t n, int rank) {
+  std::mt19937 engine(static_cast<unsigned>(rank) + 17);
+  std::normal_distribution<float> d;
+  std::vector<float> x(n);
+  for (auto& v : x) v = d(engine);
+  return x;
+}
+/// Where two tensors differ in a bit, or nothing.
+template <class T>
+std::string differ(const std::vector<T>& a, const std::vector<T>& b) {
+  if (a.size() != b.size()) return "lengths";
+  for (std::size_t i = 0; i < a.size(); ++i)
+    if (std::memcmp(&a[i], &b[i], sizeof(T)) != 0)
+      return "element " + std::to_string(i) + ": " + std::to_string(static_cast<float>(a[i])) + ", " +
+             std::to_string(static_cast<float>(b[i]));
+  return {};
+}
+/// What every rank gets of a call, one rank's after the other's.
+template <class Ranks, class... Arguments>
+std::vector<std::vector<float>> outputs(const std::vector<std::vector<float>>& inputs, const Arguments&... arguments) {
+  std::vector<std::vector<float>> all(inputs.size());
+  Ranks::run(static_cast<int>(inputs.size()), [&](auto& comm) {
+    const auto r = static_cast<std::size_t>(comm.rank());
+    all[r].assign(inputs[r].size(), -1.0F);
+    omni::allreduce(comm, inputs[r], all[r], arguments...);
+  });
+  return all;
+}
+std::vector<std::vector<float>> inputs_of(int ranks, std::size_t n) {
+  std::vector<std::vector<float>> all;
+  for (int r = 0; r < ranks; ++r) all.push_back(normal(n, r));
+  return all;
+}
+/// Folded in the order of ranks.
+template <class F>
+std::vector<float> sum_of(const std::vector<std::vector<float>>& inputs, const F& made_of) {
+  std::vector<float> sum;
+  for (const auto& in : inputs) {
+    const auto x = made_of(in);
+    if (sum.empty()) sum.assign(x.begin(), x.end());
+    else
+      for (std::size_t i = 0; i < x.size(); ++i) sum[i] += x[i];
+  }
+  return sum;
+}
+/// All ranks have this, on each kind of ranks, in and out of place.
+template <class Ranks, class... Arguments>
+void expect_outputs(const std::vector<std::vector<float>>& inputs, const std::vector<float>& wanted,
+                    const Arguments&... arguments) {
+  for (const auto& out : outputs<Ranks>(inputs, arguments...)) CHECK(differ(out, wanted) == "");
+  Ranks::run(static_cast<int>(inputs.size()), [&](auto& comm) {
+    auto x = inputs[static_cast<std::size_t>(comm.rank())];
+    omni::allreduce(comm, x, arguments...);
+    CHECK(differ(x, wanted) == "");
+  });
+}
+template <class... Arguments>
+void expect_everywhere(const std::vector<std::vector<float>>& inputs, const std::vector<float>& wanted,
+                       const Arguments&... arguments) {
+  expect_outputs<threads>(inputs, wanted, arguments...);
+  expect_outputs<threads>(inputs, wanted, omni::colocated{}, arguments...);
+  expect_outputs<threads>(inputs, wanted, omni::replicated{}, arguments...);
+  expect_outputs<testing::sharing>(inputs, wanted, arguments...);
+  expect_outputs<testing::sharing>(inputs, wanted, omni::colocated{}, arguments...);
+}
+
+float brain(float x) { return omni::bfloat16(x); }
+std::vector<float> brains(std::vector<float> x) {
+  for (auto& v : x) v = brain(v);
+  return x;
+}
+
+constexpr std::size_t sizes[] = {0, 1, 100, 256, 257, 5000, 300001};
+
+}  // namespace
+
+TEST_CASE("encoded: results as they are, and compressed again") {
+  for (const int ranks : {1, 2, 3, 5})
+    for (const auto n : sizes) {
+      CAPTURE(ranks);
+      CAPTURE(n);
+      const auto inputs = inputs_of(ranks, n);
+      const auto exact = sum_of(inputs, brains);
+      expect_everywhere(inputs, exact, omni::to<omni::bfloat16>{.results = result_form::as_they_are});
+      expect_everywhere(inputs, brains(exact), omni::to<omni::bfloat16>{});
+    }
+}
+
+TEST_CASE("encoded: elements where an engine cannot tell codes from results, codes where it need not") {
+  for (const int ranks : {2, 3, 4}) {
+    const auto inputs = inputs_of(ranks, 5000);
+    const auto exact = sum_of(inputs, brains);
+    const omni::to<omni::bfloat16> as_they_are{.results = result_form::as_they_are}, again;
+    expect_outputs<testing::served<2>>(inputs, exact, omni::dedicated{.servers = 2}, as_they_are);
+    expect_outputs<testing::served<2>>(inputs, exact, omni::dedicated{.servers = 2}, again);
+    expect_outputs<testing::served<2>>(inputs, exact, again);
+    testing::losing::network = testing::trouble(0.05, 7);
+    expect_outputs<testing::losing>(inputs, exact, as_they_are);
+    expect_outputs<testing::losing>(inputs, brains(exact), again);
+  }
+  // A ring adds each rank to what has come, and encodes that: with small integers nothing is rounded.
+  std::vector<std::vector<float>> inputs(4, std::vector<float>(3000));
+  for (std::size_t r = 0; r < 4; ++r)
+    for (std::size_t i = 0; i < 3000; ++i) inputs[r][i] = static_cast<float>((i * (r + 1)) % 30);
+  const auto exact = sum_of(inputs, [](const auto& x) { return x; });
+  expect_outputs<threads>(inputs, exact, omni::ring{}, omni::to<omni::bfloat16>{});
+  expect_outputs<threads>(inputs, exact, omni::ring{}, omni::to<omni::bfloat16>{.results = result_form::as_they_are});
+}
+
+TEST_CASE("encoded: the bytes are fewer, and the report says so") {
+  constexpr std::size_t n = 1U << 20U;
+  threads::run(4, [&](threads& comm) {
+    auto x = normal(n, comm.rank());
+    const auto r = omni::allreduce(comm, x, omni::colocated{}, omni::natural{});
+    CHECK(r.tensor_bytes == 4 * n);
+    CHECK(r.encoded_bytes == n / 256 * (4 + 288));
+    CHECK(r.dense_bytes == 2 * 3 * n);                                                    // of the tensor: 2 (N - 1) / N S
+    CHECK(static_cast<double>(r.bytes_sent) < 1.03 * 1.5 * (4 + 288 + 4) * (n / 256.0));  // with rows; headers are the rest
+    auto y = normal(n, comm.rank());
+    const auto s = omni::allreduce(comm, y, omni::colocated{}, omni::random_k{.count = 16} | omni::ternary());
+    CHECK(s.encoded_bytes == n / 256 * (4 + 4 + 4));
+    auto z = normal(n, comm.rank());
+    const auto t = omni::allreduce(comm, z, omni::colocated{}, omni::random_blocks{.share = 0.01, .same = true});
+    CHECK(t.blocks_sent == 41);
+    CHECK(t.union_density == doctest::Approx(0.01 / 4).epsilon(0.9));  // of what this rank gets or folds
+    CHECK(t.bytes_sent < 2 * 41 * 1100 + 3 * 3000);
+  });
+}
+
+TEST_CASE("encoded: sparsifiers keep what they say") {
+  for (const int ranks : {1, 2, 5})
+    for (const std::size_t n : {std::size_t{1000}, std::size_t{300000}}) {
+      CAPTURE(ranks);
+      const auto inputs = inputs_of(ranks, n);
+      // Blocks of the largest norms.
+      const auto top = [&](const std::vector<float>& x) {
+        const auto blocks = (n + 255) / 256, k = std::max<std::size_t>(blocks / 10, 1);
+        std::vector<std::pair<double, std::size_t>> squares;
+        for (std::size_t b = 0; b < blocks; ++b) {
+          double all = 0;
+          for (std::size_t i = b * 256; i < std::min(n, b * 256 + 256); ++i) all += double{x[i]} * double{x[i]};
+          squares.emplace_back(-all, b);
+        }
+        std::sort(squares.begin(), squares.end());
+        std::vector<float> kept(n);
+        for (std::size_t j = 0; j < k; ++j) {
+          const auto first = squares[j].second * 256;
+          std::copy(x.begin() + static_cast<std::ptrdiff_t>(first),
+                    x.begin() + static_cast<std::ptrdiff_t>(std::min(n, first + 256)),
+                    kept.begin() + static_cast<std::ptrdiff_t>(first));
+        }
+        return kept;
+      };
+      const auto blocks = (n + 255) / 256;
+      expect_everywhere(inputs, sum_of(inputs, top), omni::top_blocks{.count = std::max<std::size_t>(blocks / 10, 1)});
+      expect_everywhere(inputs, sum_of(inputs, [&](const auto& x) { return brains(top(x)); }),
+                        omni::top_blocks{.count = std::max<std::size_t>(blocks / 10, 1)} |
+                            omni::to<omni::bfloat16>{.results = result_form::as_they_are});
+      // Elements of the largest magnitudes of each block.
+      const auto largest = [&](std::vector<float> x) {
+        for (std::size_t first = 0; first < n; first += 256) {
+          std::vector<float> sorted;
+          for (std::size_t i = first; i < std::min(n, first + 256); ++i) sorted.push_back(std::abs(x[i]));
+          std::sort(sorted.begin(), sorted.end(), std::greater<>());
+          for (std::size_t i = first; i < std::min(n, first + 256); ++i)
+            if (std::abs(x[i]) < sorted[std::min<std::size_t>(9, sorted.size() - 1)]) x[i] = 0;
+        }
+        return x;
+      };
+      expect_everywhere(inputs, sum_of(inputs, largest), omni::top_k{.count = 10});
+      expect_everywhere(inputs, sum_of(inputs, [&](const auto& x) { return brains(largest(x)); }),
+                        omni::top_k{.count = 10} | omni::to<omni::bfloat16>{.results = result_form::as_they_are});
+      expect_everywhere(inputs, brains(sum_of(inputs, [&](const auto& x) { return brains(largest(x)); })),
+                        omni::top_k{.count = 10} | omni::to<omni::bfloat16>{});
+      // All of them, which is the sum itself.
+      const auto all = sum_of(inputs, [](const auto& x) { return x; });
+      expect_everywhere(inputs, all, omni::random_blocks{.share = 1});
+      expect_everywhere(inputs, all, omni::random_k{.share = 1});
+      expect_everywhere(inputs, all, omni::threshold_blocks{.least = 0});
+    }
+}
+
+TEST_CASE("encoded: random blocks and elements are multiplied, and no others travel") {
+  std::vector<std::vector<float>> inputs(3, std::vector<float>(51200));
+  for (std::size_t r = 0; r < 3; ++r) std::fill(inputs[r].begin(), inputs[r].end(), std::ldexp(1.0F, static_cast<int>(r) * 8));
+  // What a rank gives shows in 8 bits of its own: 10 of it, or nothing.
+  const auto given = [](float v, std::size_t r) { return static_cast<int>(static_cast<unsigned>(v) >> (8 * r) & 255U); };
+  for (const bool same : {false, true}) {
+    const auto out = outputs<threads>(inputs, omni::random_blocks{.share = 0.1, .same = same, .seed = 5});
+    for (const auto& o : out) CHECK(differ(o, out[0]) == "");
+    std::vector<std::size_t> kept(3);
+    for (std::size_t b = 0; b < 200; ++b) {
+      for (std::size_t r = 0; r < 3; ++r) {
+        const int v = given(out[0][b * 256], r);
+        CHECK((v == 0 || v == 10));
+        kept[r] += v == 10 ? 1 : 0;
+        for (std::size_t i = 1; i < 256; ++i) CHECK(given(out[0][b * 256 + i], r) == v);
+      }
+      if (same) CHECK(given(out[0][b * 256], 0) == given(out[0][b * 256], 2));
+    }
+    CHECK(kept == std::vector<std::size_t>{20, 20, 20});
+  }
+  const auto out = outputs<threads>(inputs, omni::random_k{.count = 32, .seed = 5});
+  for (std::size_t b = 0; b < 200; ++b)
+    for (std::size_t r = 0; r < 3; ++r) {
+      std::size_t kept = 0;
+      for (std::size_t i = 0; i < 256; ++i) {
+        const int v = given(out[1][b * 256 + i], r);
+        CHECK((v == 0 || v == 8));
+        kept += v == 8 ? 1 : 0;
+      }
+      CHECK(kept == 32);
+    }
+}
+
+TEST_CASE("encoded: the same bits on all ranks and in all runs with one seed, others without") {
+  const auto expect = [&](const auto& compressor, const auto& seeded) {
+    for (const int ranks : {2, 3, 7, 11}) {
+      CAPTURE(ranks);
+      const auto inputs = inputs_of(ranks, 3000);
+      const auto check = [&](const auto&... topology) {
+        const auto first = outputs<threads>(inputs, seeded, topology...), again = outputs<threads>(inputs, seeded, topology...);
+        for (const auto& o : first) CHECK(differ(o, first[0]) == "");
+        CHECK(differ(first[0], again[0]) == "");
+      };
+      check();
+      check(omni::colocated{});
+      check(omni::replicated{});
+      check(omni::ring{});
+      const auto shared = outputs<testing::sharing>(inputs, seeded);
+      for (const auto& o : shared) CHECK(differ(o, shared[0]) == "");
+    }
+    // The communicator counts its calls: two calls differ, two programs do not.
+    std::vector<std::vector<float>> first(2), second(2);
+    for (auto* const out : {&first, &second})
+      threads::run(2, [&](threads& comm) {
+        auto x = normal(3000, comm.rank()), y = x;
+        omni::allreduce(comm, x, compressor);
+        omni::allreduce(comm, y, compressor);
+        if (comm.rank() == 0) *out = {x, y};
+      });
+    CHECK(differ(first[0], first[1]) != "");
+    CHECK(differ(first[0], second[0]) == "");
+    CHECK(differ(first[1], second[1]) == "");
+  };
+  expect(omni::natural{}, omni::natural{.seed = 3});
+  expect(omni::eight_bits(), omni::eight_bits(4));
+  expect(omni::natural_dithering{.results = result_form::as_they_are},
+         omni::natural_dithering{.seed = 1, .results = result_form::as_they_are});
+  expect(omni::random_k{.share = 0.1} | omni::dithering{}, omni::random_k{.share = 0.1, .seed = 9} | omni::dithering{});
+  expect(omni::random_blocks{.share = 0.2} | omni::natural{}, omni::random_blocks{.share = 0.2, .seed = 9} | omni::natural{});
+  expect(omni::bernoulli{.probability = 0.2}, omni::bernoulli{.probability = 0.2, .seed = 9});
+}
+
+TEST_CASE("encoded: a sum by unbiased compressors has the sum as its mean") {
+  constexpr int ranks = 3, calls = 400;
+  constexpr std::size_t n = 300;
+  const auto inputs = inputs_of(ranks, n);
+  const auto exact = sum_of(inputs, [](const auto& x) { return x; });
+  const auto expect = [&](const auto& compressor) {
+    std::vector<double> mean(n), squares(n);
+    threads::run(ranks, [&](threads& comm) {
+      for (int k = 0; k < calls; ++k) {
+        auto x = inputs[static_cast<std::size_t>(comm.rank())];
+        omni::allreduce(comm, x, compressor, omni::colocated{});
+        for (std::size_t i = 0; comm.rank() == 0 && i < n; ++i) {
+          const double off = double{x[i]} - double{exact[i]};
+          mean[i] += off / calls;
+          squares[i] += off * off / calls;
+        }
+      }
+    });
+    double all = 0, variance = 0;  // along the direction of ones
+    for (std::size_t i = 0; i < n; ++i) all += mean[i], variance += squares[i];
+    CHECK(std::abs(all) < 5 * std::sqrt(variance / calls) * 2);  // coordinates of a block are hardly correlated
+  };
+  expect(omni::natural{});
+  expect(omni::ternary());
+  expect(omni::random_k{.share = 0.2} | omni::natural{});
+  expect(omni::random_blocks{.share = 0.5});
+}
+
+TEST_CASE_TEMPLATE("encoded: other types of elements", T, double, omni::half, omni::bfloat16) {
+  for (const std::size_t n : {std::size_t{5}, std::size_t{1000}, std::size_t{30000}})
+    threads::run(3, [&](threads& comm) {
+      // Powers of two, whose sums are sums of powers of two: 1 + 2 + 4 of one sign is no power, so results as they are.
+      std::vector<T> x(n), wanted(n);
+      for (std::size_t i = 0; i < n; ++i) {
+        const float sign = i % 3 == 0 ? -1.0F : 1.0F;
+        x[i] = static_cast<T>(sign * static_cast<float>(1 << comm.rank()));
+        wanted[i] = static_cast<T>(sign * 7);
+      }
+      auto y = x;
+      omni::allreduce(comm, x, omni::natural{.results = result_form::as_they_are});
+      CHECK(differ(x, wanted) == "");
+      const auto r = omni::allreduce(comm, y, omni::colocated{}, omni::natural{});
+      CHECK(r.tensor_bytes == n * sizeof(T));
+      for (std::size_t i = 0; i < n; ++i)
+        CHECK((std::abs(static_cast<float>(y[i])) == 4 || std::abs(static_cast<float>(y[i])) == 8));
+    });
+}
+
+TEST_CASE("encoded: null blocks do not travel, and detectors find them") {
+  threads::run(3, [](threads& comm) {
+    std::vector<float> x(256 * 100), wanted(x.size());
+    for (std::size_t b = 0; b < 100; ++b)
+      for (std::size_t i = 0; i < 256; ++i) {
+        if (b % 10 == static_cast<std::size_t>(comm.rank())) x[b * 256 + i] = 2;
+        if (b % 10 < 3) wanted[b * 256 + i] = 2;
+      }
+    for (const bool simd : {true, false}) {
+      auto y = x;
+      const auto r = simd ? omni::allreduce(comm, y, omni::natural{}, omni::colocated{})
+                          : omni::allreduce(comm, y, omni::natural{}, omni::colocated{}, omni::scalar_detector{});
+      CHECK(differ(y, wanted) == "");
+      CHECK(r.blocks_sent == 10);
+      CHECK(r.encoded_bytes == 10 * 292);
+    }
+  });
+}
+
+TEST_CASE("encoded: groups, requests and plans") {
+  const std::size_t lengths[] = {1000, 0, 256, 3, 5000};
+  const auto check = [&](const auto& compressor, const auto& made_of, const auto&... topology) {
+    threads::run(3, [&](threads& comm) {
+      std::vector<std::vector<float>> tensors, wanted;
+      for (const auto n : lengths) {
+        const auto inputs = inputs_of(3, n);
+        tensors.push_back(inputs[static_cast<std::size_t>(comm.rank())]);
+        wanted.push_back(sum_of(inputs, brains));
+        made_of(wanted.back());
+      }
+      auto again = tensors;
+      std::vector<std::vector<float>> out;
+      for (const auto n : lengths) out.emplace_back(n, -1.0F);
+      omni::allreduce(comm, tensors, out, compressor, topology...);
+      auto request = omni::iallreduce(comm, again, compressor, topology...);
+      auto single = normal(777, comm.rank());
+      omni::plan plan(comm, 777, compressor, topology...);
+      plan.run(single);
+      request.wait();
+      auto of_single = sum_of(inputs_of(3, 777), brains);
+      made_of(of_single);
+      CHECK(differ(single, of_single) == "");
+      for (std::size_t i = 0; i < std::size(lengths); ++i) {
+        CHECK(differ(out[i], wanted[i]) == "");
+        CHECK(differ(again[i], wanted[i]) == "");
+      }
+    });
+  };
+  const auto rounds = [](std::vector<float>& x) { x = brains(x); };
+  const auto keeps = [](std::vector<float>&) {};
+  check(omni::to<omni::bfloat16>{}, rounds);
+  check(omni::to<omni::bfloat16>{.results = result_form::as_they_are}, keeps);
+  check(omni::to<omni::bfloat16>{.results = result_form::as_they_are}, keeps, omni::replicated{});
+  // Blocks that are all kept, as elements: one tensor for engines that know no groups.
+  threads::run(3, [&](threads& comm) {
+    std::vector<std::vector<float>> tensors;
+    for (const auto n : lengths) tensors.push_back(normal(n, comm.rank()));
+    omni::allreduce(comm, tensors, omni::threshold_blocks{}, omni::colocated{});
+    for (std::size_t i = 0; i < std::size(lengths); ++i)
+      CHECK(differ(tensors[i], sum_of(inputs_of(3, lengths[i]), [](const auto& x) { return x; })) == "");
+  });
+}
+
+TEST_CASE("encoded: the error of the sum, where it is asked for") {
+  threads::run(3, [](threads& comm) {
+    const auto inputs = inputs_of(3, 5000);
+    auto x = inputs[static_cast<std::size_t>(comm.rank())];
+    const auto r = omni::allreduce(comm, x, omni::ternary(), omni::colocated{}, omni::measured_error{});
+    const auto exact = sum_of(inputs, [](const auto& v) { return v; });
+    double off = 0, all = 0;
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      off += std::pow(double{x[i]} - double{exact[i]}, 2);
+      all += std::pow(double{exact[i]}, 2);
+    }
+    CHECK(r.relative_error == doctest::Approx(std::sqrt(off / all)));
+    CHECK(r.relative_error > 0.1);
+    CHECK(omni::allreduce(comm, x, omni::ternary()).relative_error == 0);
+  });
+}
+
+TEST_CASE("encoded: what is wrong is said before anything is sent") {
+  threads::run(2, [](threads& comm) {
+    std::vector<float> x(100, 1), y(99);
+    CHECK_THROWS_WITH_AS(omni::allreduce(comm, x, y, omni::natural{}), doctest::Contains("the input has 100 elements"),
+                         omni::usage);
+    CHECK_THROWS_WITH_AS(omni::allreduce(comm, x, omni::random_blocks{.share = 0}), doctest::Contains("a share is"), omni::usage);
+    CHECK_THROWS_WITH_AS(omni::allreduce(comm, x, omni::random_k{} | omni::dithering{.levels = 0}), doctest::Contains("levels"),
+                         omni::usage);
+    CHECK_THROWS_AS(omni::allreduce(comm, x, omni::natural{}, omni::fixed_blocks{0}), omni::usage);
+    omni::error_feedback feedback(99, omni::top_blocks{});
+    CHECK_THROWS_WITH_AS(omni::allreduce(comm, x, feedback), doctest::Contains("is of 99 elements, the data has 100"), omni::usage);
+    omni::allreduce(comm, x, omni::natural{});  // the communicator is as good as new
+    CHECK(x[0] == 2);
+  });
+  // Ranks that compress differently hear of it.
+  threads::run(2, [](threads& comm) {
+    std::vector<float> x(100, 1);
+    const bool first = comm.rank() == 0;
+    CHECK_THROWS_AS(first ? omni::allreduce(comm, x, omni::natural{}) : omni::allreduce(comm, x), omni::mismatch);
+    CHECK_THROWS_AS(omni::allreduce(comm, x, omni::natural{.seed = first ? 1U : 2U}), omni::mismatch);
+    CHECK_THROWS_AS(omni::allreduce(comm, x, omni::dithering{.levels = first ? 1U : 2U}), omni::mismatch);
+    CHECK_THROWS_AS(omni::allreduce(comm, x, omni::random_blocks{.share = first ? 0.5 : 0.2}), omni::mismatch);
+  });
+}
+
+TEST_CASE("encoded: error feedback keeps what was not sent") {
+  // One block of two is sent in a call, the larger one: after two calls of which the second gives nothing, all has come.
+  threads::run(3, [](threads& comm) {
+    std::vector<float> x(512), zero(512), out(512);
+    for (std::size_t i = 0; i < 512; ++i) x[i] = i < 256 ? 1.0F : 2.0F;
+    omni::error_feedback feedback(512, omni::top_blocks{.count = 1});
+    omni::allreduce(comm, x, out, feedback, omni::colocated{});
+    CHECK(out[0] == 0);
+    CHECK(out[511] == 6);
+    CHECK(feedback.error()[0] == 1);
+    CHECK(feedback.error()[511] == 0);
+    omni::allreduce(comm, zero, out, feedback, omni::colocated{});
+    CHECK(out[0] == 3);
+    CHECK(out[511] == 0);
+    CHECK(feedback.error()[0] == 0);
+    // Of a quantiser: what is sent and what is kept are what there is, to the bit.
+    omni::error_feedback signs(512, omni::sign{});
+    const auto g = normal(512, comm.rank());
+    std::vector<float> mine(512);
+    omni::allreduce(comm, g, out, signs, omni::colocated{});
+    for (std::size_t i = 0; i < 512; ++i) mine[i] = g[i] - signs.error()[i];
+    double mean = 0;
+    for (std::size_t i = 0; i < 256; ++i) mean += std::abs(double{g[i]}) / 256;
+    for (std::size_t i = 0; i < 256; ++i) CHECK(double{mine[i]} == doctest::Approx(g[i] < 0 ? -mean : mean).epsilon(1e-4));
+    // Saved and loaded.
+    std::stringstream saved;
+    signs.save(saved);
+    omni::error_feedback other(512, omni::sign{}), shorter(500, omni::sign{});
+    other.load(saved);
+    CHECK(std::equal(other.error().begin(), other.error().end(), signs.error().begin()));
+    saved.seekg(0);
+    CHECK_THROWS_AS(shorter.load(saved), omni::usage);
+  });
+}
+
+namespace {
+
+/// f(x) = mean over ranks of sum_i a_i (x_i - b_i)^2 / 2, whose constants and optimum are known.
+struct quadratic {
+  std::size_t n;
+  int ranks;
+  [[nodiscard]] double a(std::size_t i, int rank) const {
+    return 1 + 9.0 * static_cast<double>((i * 7 + static_cast<std::size_t>(rank) * 3) % 10) / 9;
+  }
+  [[nodiscard]] static double b(std::size_t i, int rank) { return std::sin(static_cast<double>(i + 1) * (rank + 1)) * 3; }
+  [[nodiscard]] double optimum(std::size_t i) const {
+    double ab = 0, all = 0;
+    for (int r = 0; r < ranks; ++r) ab += a(i, r) * b(i, r), all += a(i, r);
+    return ab / all;
+  }
+  void gradient(const std::vector<double>& x, int rank, std::vector<double>& g) const {
+    for (std::size_t i = 0; i < n; ++i) g[i] = a(i, rank) * (x[i] - b(i, rank));
+  }
+  static constexpr double smooth = 10, convex = 1;  // L and mu of each rank's function
+};
+
+/// The theorem's Lyapunov function |x - x*|^2 + c gamma^2 mean |h_i - g_i*|^2 falls by 1 - min(gamma mu, alpha / 2) a step at
+/// least, with alpha = 1 / (1 + omega), c = 4 omega (1 + omega) / N and gamma = 1 / (L (1 + 6 omega / N)) (Horvath et al. 2019,
+/// theorem 1 with full gradients, where the terms of the sampling vanish).
+template <class C>
+void expect_rate(const char* name, const C& c, int steps) {
+  INFO(name);
+  constexpr int ranks = 4;
+  constexpr std::size_t n = 200;
+  const quadratic f{n, ranks};
+  threads::run(ranks, [&](threads& comm) {
+    const omni::diana<C, double> estimate(n, c);
+    const double omega = c.omega(n, 256), alpha = 1 / (1 + omega);
+    const double gamma = 1 / (quadratic::smooth * (1 + 6 * omega / ranks)), weight = 4 * omega * (1 + omega) / ranks;
+    std::vector<double> x(n), g(n), at_optimum(n), optimum(n);
+    for (std::size_t i = 0; i < n; ++i) optimum[i] = f.optimum(i);
+    f.gradient(optimum, comm.rank(), at_optimum);
+    const auto distance = [&] {
+      double all = 0;
+      std::vector<double> off(1);
+      for (std::size_t i = 0; i < n; ++i) {
+        all += std::pow(x[i] - optimum[i], 2);
+        off[0] += std::pow(estimate.own()[i] - at_optimum[i], 2);
+      }
+      omni::allreduce(comm, off);
+      return all + weight * gamma * gamma * off[0] / ranks;
+    };
+    const double before = distance();
+    for (int k = 0; k < steps; ++k) {
+      f.gradient(x, comm.rank(), g);
+      omni::allreduce(comm, g, estimate);
+      for (std::size_t i = 0; i < n; ++i) x[i] -= gamma * g[i];
+    }
+    const double rate = std::pow(distance() / before, 1.0 / steps), promised = 1 - std::min(gamma * quadratic::convex, alpha / 2);
+    CHECK(estimate.alpha() == doctest::Approx(alpha));
+    CHECK(rate <= promised);
+    CHECK(distance() < before);
+    // h is the mean of the h_i, on every rank.
+    std::vector<double> sum(estimate.own().begin(), estimate.own().end());
+    omni::allreduce(comm, sum);
+    for (std::size_t i = 0; i < n; ++i) CHECK(estimate.mean()[i] == doctest::Approx(sum[i] / ranks).epsilon(1e-9));
+  });
+}
+
+}  // namespace
+
+TEST_CASE("encoded: DIANA converges at the theorem's rate, by any compressor") {
+  using namespace omni;
+  expect_rate("natural", natural{.seed = 1}, 100);
+  expect_rate("ternary", ternary(1), 300);
+  expect_rate("k", random_k{.share = 0.25, .seed = 1}, 200);
+  expect_rate("k of dithering", random_k{.share = 0.25, .seed = 1} | dithering{.levels = 4}, 300);
+  expect_rate("natural dithering", natural_dithering{.levels = 4, .seed = 1}, 200);
+  expect_rate("coins", bernoulli{.probability = 0.3, .seed = 1}, 200);
+}
+
+TEST_CASE(
+    "encoded: DIANA goes to the optimum where compressed gradients stall, with momentum, over shared memory, and saved between") {
+  constexpr int ranks = 3;
+  constexpr std::size_t n = 700;
+  const quadratic f{n, ranks};
+  testing::sharing::run(ranks, [&](testing::sharing& comm) {
+    const auto c = omni::ternary();
+    const double gamma = 1 / (10 * (1 + 2 * c.omega(n, 256) / ranks));
+    const auto distance = [&](const std::vector<double>& x) {
+      double all = 0;
+      for (std::size_t i = 0; i < n; ++i) all += std::pow(x[i] - f.optimum(i), 2);
+      return all;
+    };
+    std::vector<double> x(n), y(n), z(n), g(n);
+    omni::diana<omni::dithering, double> estimate(n, c), faster(n, c, {.momentum = 0.5});
+    for (int k = 0; k < 2500; ++k) {
+      f.gradient(x, comm.rank(), g);
+      if (k == 700) {  // as a program that is started again
+        std::stringstream saved;
+        estimate.save(saved);
+        omni::diana<omni::dithering, double> other(n, c, {.alpha = estimate.alpha()});
+        other.load(saved);
+        estimate = other;
+      }
+      omni::allreduce(comm, g, estimate);
+      for (std::size_t i = 0; i < n; ++i) x[i] -= gamma * g[i];
+      f.gradient(y, comm.rank(), g);
+      omni::allreduce(comm, g, c);
+      for (std::size_t i = 0; i < n; ++i) y[i] -= gamma * g[i] / ranks;
+      f.gradient(z, comm.rank(), g);
+      omni::allreduce(comm, g, faster);
+      for (std::size_t i = 0; i < n; ++i) z[i] -= 0.5 * gamma * g[i];
+    }
+    CHECK(distance(x) < 1e-20);
+    CHECK(distance(z) < 1e-20);
+    CHECK(distance(y) > 1e-3);
+  });
+}
+
+TEST_CASE("encoded: VR-DIANA goes to the optimum with gradients of samples") {
+  constexpr int ranks = 3;
+  constexpr std::size_t n = 60, samples = 10;
+  threads::run(ranks, [&](threads& comm) {
+    // The rank's function is a mean of `samples` quadratics.
+    const auto b = [&](std::size_t sample, std::size_t i, int rank) {
+      return std::cos(static_cast<double>((sample + 1) * (i + 2)) * (rank + 1));
+    };
+    const auto a = [](std::size_t i) { return 1 + 4.0 * static_cast<double>(i % 5) / 4; };
+    std::vector<double> optimum(n);
+    for (std::size_t i = 0; i < n; ++i)
+      for (int r = 0; r < ranks; ++r)
+        for (std::size_t s = 0; s < samples; ++s) optimum[i] += b(s, i, r) / (ranks * double(samples));
+    const auto gradient = [&](const std::vector<double>& x, std::size_t s) {
+      std::vector<double> g(n);
+      for (std::size_t i = 0; i < n; ++i) g[i] = a(i) * (x[i] - b(s, i, comm.rank()));
+      return g;
+    };
+    const auto full = [&](const std::vector<double>& x) {
+      std::vector<double> g(n);
+      for (std::size_t s = 0; s < samples; ++s) {
+        const auto one = gradient(x, s);
+        for (std::size_t i = 0; i < n; ++i) g[i] += one[i] / samples;
+      }
+      return g;
+    };
+    omni::vr_diana<omni::composed<omni::random_k, omni::natural>, double> estimate(n, samples,
+                                                                                   omni::random_k{.share = 0.5} | omni::natural{});
+    std::vector<double> x(n), w = x, g(n);
+    estimate.renew(full(w));
+    std::mt19937 engine(static_cast<unsigned>(comm.rank()));
+    int moved = 0;
+    for (int k = 0; k < 3000; ++k) {
+      const auto s = engine() % samples;
+      estimate.reduce(comm, gradient(x, s), gradient(w, s), g);
+      if (estimate.coin()) w = x, estimate.renew(full(w)), ++moved;
+      for (std::size_t i = 0; i < n; ++i) x[i] -= 0.03 * g[i];
+    }
+    double off = 0;
+    for (std::size_t i = 0; i < n; ++i) off += std::pow(x[i] - optimum[i], 2);
+    CHECK(off < 1e-20);
+    CHECK(std::abs(moved - 300) < 5 * std::sqrt(3000 * 0.09));
+  });
+}
