@@ -40,7 +40,7 @@ while [ $# -gt 0 ]; do
     *) args+=("$1"); shift ;;
   esac
 done
-[ ${#args[@]} -gt 0 ] || args=(--sizes 64M --repeats 7)
+[ ${#args[@]} -gt 0 ] || case "$program" in *omni-bench-collectives) args=(--sizes 64M --repeats 7) ;; *) args=(--repeats 7) ;; esac
 available=/proc/sys/net/ipv4/tcp_available_congestion_control
 if [ "$congestion" = default ]; then
   if grep -qw cubic $available; then congestion=cubic; else congestion=machine; fi
@@ -57,7 +57,10 @@ case "$program" in
   */*) [ -x "$program" ] || { echo "no program $program" >&2; exit 2; } ;;
   *) program=$(bash bench/run.sh --build "$program") || exit 1 ;;
 esac
-case "$program" in */omni-bench-collectives) args=(--rate "$gigabits" --count-bytes --calibrate "${args[@]}") ;; esac
+case "$program" in
+  */omni-bench-collectives) args=(--rate "$gigabits" --count-bytes --calibrate "${args[@]}") ;;
+  */omni-bench-compression) args=(--rate "$gigabits" "${args[@]}") ;;
+esac
 program=$(readlink -f "$program")
 
 . tests/support/install.sh

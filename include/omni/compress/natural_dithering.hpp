@@ -61,7 +61,7 @@ struct natural_dithering {
           const int power = static_cast<int>((std::bit_cast<std::uint32_t>(y) + (r & 0x7fffffU)) >> 23U) - 127 + zero;
           const float least = std::bit_cast<float>(static_cast<std::uint32_t>(128 - zero) << 23U);
           const float u = static_cast<float>(static_cast<std::int32_t>(r >> 8U)) * 0x1p-24F;
-          const int step = y < least ? (u * least < y ? 1 : 0) : power;
+          const int lowest = u * least < y ? 1 : 0, step = y < least ? lowest : power;
           coded[i] = static_cast<level>(from[i] < 0 ? zero - step : zero + step);
         });
       else std::fill_n(coded, x.size(), static_cast<level>(zero));
@@ -78,10 +78,9 @@ struct natural_dithering {
       unpack_planes(from + sizeof(A), to.size(), bits(), coded);
       const auto zero = static_cast<int>(levels);
       for_each_index<32>(to.size(), [out = to.data(), coded, whole, zero](std::size_t i) {
-        const int l = std::min(int{coded[i]}, 2 * zero) - zero, step = l < 0 ? -l : l;
-        const auto power = step == 0 ? 0U : static_cast<std::uint32_t>(127 + step - zero) << 23U;
-        const A y = static_cast<A>(std::bit_cast<float>(power)) * whole;
-        out[i] = l < 0 ? -y : y;
+        const int coded_level = coded[i], l = (coded_level < 2 * zero ? coded_level : 2 * zero) - zero, step = l < 0 ? -l : l;
+        const std::uint32_t power = static_cast<std::uint32_t>(127 + step - zero) << 23U, sign = l < 0 ? 0x80000000U : 0U;
+        out[i] = static_cast<A>(std::bit_cast<float>(step == 0 ? 0U : power | sign)) * whole;
       });
     });
   }

@@ -27,11 +27,19 @@ namespace omni::detail {
 
 /// Memory of an encoded tensor, kept from call to call.
 struct codec_state {
+  static constexpr std::size_t keep_bytes = std::size_t{256} << 20U;  ///< most of it is touched in each call
   packet_buffers buffers;
   std::vector<std::uint64_t> chosen, made, delivered;  ///< a bit for each block
   std::vector<double> squares;
   [[nodiscard]] std::size_t bytes() const { return buffers.bytes() + squares.capacity() * sizeof(double); }
 };
+
+/// Copies n values, of one type or the other.
+template <class From, class To>
+void convert(const From* from, To* to, std::size_t n) {
+  if constexpr (std::is_same_v<From, To>) std::memcpy(to, from, n * sizeof(To));
+  else run_wide([&] { for_each_index<32>(n, [from, to](std::size_t i) { to[i] = static_cast<To>(from[i]); }); });
+}
 
 /// A tensor's part in memory: the whole, or one of a group.
 template <class T>
@@ -246,7 +254,10 @@ class coded_tensor final : public tensor_codec {
   // What there is to encode of a block, and zeros behind it.
   std::span<const A> load(std::size_t block) {
     const auto from = given(block);
-    for (std::size_t i = 0; i < from.size(); ++i) x_[i] = static_cast<A>(from[i]);
+    if constexpr (std::is_same_v<T, A> && !Memory::remembers) {
+      if (from.size() == block_) return from;
+    }
+    convert(from.data(), x_.data(), from.size());
     std::fill(x_.begin() + static_cast<std::ptrdiff_t>(from.size()), x_.end(), A{});
     if constexpr (Memory::remembers) memory_.load(position_of(block), std::span(x_).first(from.size()));
     return x_;
@@ -278,7 +289,8 @@ class coded_tensor final : public tensor_codec {
   }
   void make_one(std::size_t block) {
     const auto x = load(block);
-    const bool is_sent = largest_magnitude(x) != 0 && is_chosen(block);
+    // What nothing has changed has been marked; but for blocks that are chosen whatever they are.
+    const bool is_sent = is_chosen(block) && ((!Memory::remembers && !chooses_blocks<C>) || largest_magnitude(x) != 0);
     if (is_sent) {
       const auto scaled = times_factor(x);
       const auto key = key_from(mixed(keys_.own, block));
@@ -288,7 +300,7 @@ class coded_tensor final : public tensor_codec {
         if constexpr (Memory::remembers) decode_with(compressor_, to, y_);
       } else {
         keep(scaled, key);
-        store(reinterpret_cast<T*>(to), y_, bytes_in(block) / sizeof(T));
+        convert(y_.data(), reinterpret_cast<T*>(to), bytes_in(block) / sizeof(T));
       }
       set_bit(s_->made, block);
     }
@@ -305,7 +317,7 @@ class coded_tensor final : public tensor_codec {
   std::span<const A> times_factor(std::span<const A> x) {
     if constexpr (chooses_blocks<C>) {
       if (factor_ == 1) return x;
-      for (std::size_t i = 0; i < x.size(); ++i) sum_[i] = x[i] * factor_;
+      for_each_index<32>(x.size(), [to = sum_.data(), from = x.data(), f = factor_](std::size_t i) { to[i] = from[i] * f; });
       return sum_;
     } else {
       return x;
@@ -343,9 +355,6 @@ class coded_tensor final : public tensor_codec {
     if (key == 0) std::fill(to.begin(), to.end(), A{});
     else if constexpr (quantiser<Which>) which.decode(code + sizeof(key), key, to);
   }
-  static void store(T* to, std::span<const A> from, std::size_t n) {
-    for (std::size_t i = 0; i < n; ++i) to[i] = static_cast<T>(from[i]);
-  }
 
   // ---- folding
   // Decoded and summed up in the order of the ranks; encoded again with a key that follows from theirs, where results are codes.
@@ -364,9 +373,10 @@ class coded_tensor final : public tensor_codec {
         keys = mixed(keys, key);
         is_null = is_null && key == 0;
         decode_with(self.compressor_, from, k == 0 ? sum : one);
-        if (k != 0) for_each_index<32>(self.block_, [s = sum.data(), o = one.data()](std::size_t i) { s[i] += o[i]; });
+        if (k != 0)
+          run_wide([&] { for_each_index<32>(self.block_, [s = sum.data(), o = one.data()](std::size_t i) { s[i] += o[i]; }); });
       }
-      if (self.form_ == code_form::codes_once) store(reinterpret_cast<T*>(to), sum, self.block_);
+      if (self.form_ == code_form::codes_once) convert(sum.data(), reinterpret_cast<T*>(to), self.block_);
       else if (is_null) std::memset(to, 0, self.loops_.result_bytes);
       else encode_with(for_results(self.compressor_), sum, key_from(keys), to);
     }
@@ -378,13 +388,17 @@ class coded_tensor final : public tensor_codec {
     const auto n = size_of(block);
     auto* const to = result_of(block);
     if (form_ == code_form::codes) {
-      decode_with(for_results(compressor_), out_ + block * result_stride(), sum_);
+      const auto* const code = out_ + block * result_stride();
+      if constexpr (std::is_same_v<T, A> && !Memory::delivers) {
+        if (n == block_) return decode_with(for_results(compressor_), code, std::span<A>(to, n));
+      }
+      decode_with(for_results(compressor_), code, sum_);
       deliver(block, to, n);
       return;
     }
     const auto* const from = reinterpret_cast<const T*>(scatters_ ? output(block) : out_ + block * result_stride());
     if constexpr (Memory::delivers) {
-      for (std::size_t i = 0; i < n; ++i) sum_[i] = static_cast<A>(from[i]);
+      convert(from, sum_.data(), n);
       deliver(block, to, n);
     } else if (from != to) {
       std::memcpy(static_cast<void*>(to), from, n * sizeof(T));
@@ -397,7 +411,7 @@ class coded_tensor final : public tensor_codec {
   }
   void deliver([[maybe_unused]] std::size_t block, T* to, std::size_t n) {
     if constexpr (Memory::delivers) memory_.deliver(position_of(block), std::span(sum_).first(n), ranks_);
-    store(to, sum_, n);
+    convert(sum_.data(), to, n);
   }
   void deliver_null(std::size_t block) {
     std::fill(sum_.begin(), sum_.end(), A{});

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "../../error.hpp"
+#include "../call/fold.hpp"
 
 // What is remembered from call to call by whoever compresses: it changes what is encoded, and what is made of the results, while
 // the block is in the first cache. The state outlives a call that is under way.
@@ -46,12 +47,12 @@ struct error_memory {
   /// Changes what is to be encoded.
   void load(std::size_t at, std::span<A> x) const {
     const auto* const e = s->error.data() + at;
-    for (std::size_t i = 0; i < x.size(); ++i) x[i] += e[i];
+    for_each_index<32>(x.size(), [to = x.data(), e](std::size_t i) { to[i] += e[i]; });
   }
   /// x has been sent as y.
   void sent(std::size_t at, std::span<const A> x, const A* y) const {
     auto* const e = s->error.data() + at;
-    for (std::size_t i = 0; i < x.size(); ++i) e[i] = x[i] - y[i];
+    for_each_index<32>(x.size(), [from = x.data(), e, y](std::size_t i) { e[i] = from[i] - y[i]; });
   }
 };
 
@@ -74,22 +75,22 @@ struct difference_memory {
   [[nodiscard]] std::uint64_t step() const { return ++s->steps; }
   void load(std::size_t at, std::span<A> x) const {
     const auto* const h = s->own.data() + at;
-    for (std::size_t i = 0; i < x.size(); ++i) x[i] -= h[i];
+    for_each_index<32>(x.size(), [to = x.data(), h](std::size_t i) { to[i] -= h[i]; });
   }
   void sent(std::size_t at, std::span<const A> x, const A* y) const {
     auto* const h = s->own.data() + at;
     const A alpha = s->alpha;
-    for (std::size_t i = 0; i < x.size(); ++i) h[i] += alpha * y[i];
+    for_each_index<32>(x.size(), [h, y, alpha](std::size_t i) { h[i] += alpha * y[i]; });
   }
   /// Makes the estimate of a sum over so many ranks.
   void deliver(std::size_t at, std::span<A> sum, int ranks) const {
     auto* const h = s->mean.data() + at;
     const A alpha = s->alpha, n = static_cast<A>(ranks);
-    for (std::size_t i = 0; i < sum.size(); ++i) {
-      const A mean = sum[i] / n;
-      sum[i] = h[i] + mean;
+    for_each_index<32>(sum.size(), [to = sum.data(), h, alpha, n](std::size_t i) {
+      const A mean = to[i] / n;
+      to[i] = h[i] + mean;
       h[i] += alpha * mean;
-    }
+    });
     if (s->velocity.empty()) return;
     auto* const v = s->velocity.data() + at;
     for (std::size_t i = 0; i < sum.size(); ++i) sum[i] = v[i] = s->momentum * v[i] + sum[i];

@@ -6,12 +6,18 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "../call/fold.hpp"
 
 // Numbers of a few bits each, put into bytes. Numbers of b bits are written as planes of 8, 4, 2 and 1 bits of each number. A byte
 // of a plane holds bits of numbers that lie far apart, so that vectors of neighbours are packed by shifts alone.
+
+#if defined(__clang__)
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Wpass-failed"  // a compressor's loop may be nothing to vectorise
+#endif
 
 namespace omni::detail {
 
@@ -66,13 +72,16 @@ constexpr std::size_t bytes_of_planes(std::size_t n, unsigned bits) {
 
 template <unsigned Width>
 inline void pack_plane(const level* from, std::size_t n, unsigned shift, std::byte* to) {
-  constexpr unsigned parts = 8 / Width, mask = (1U << Width) - 1;
+  constexpr level mask = (1U << Width) - 1;
   const auto m = bytes_of_plane(n, Width);
-  for_each_index<32>(m, [=](std::size_t j) {
-    unsigned byte = 0;
-    for (unsigned k = 0; k < parts; ++k) byte |= (unsigned{from[j + k * m]} >> shift & mask) << (k * Width);
-    to[j] = static_cast<std::byte>(byte);
-  });
+  // Written out for each part, and in 16 bits: so it becomes vectors of as many.
+  const auto part = [=](std::size_t j, std::size_t k) {
+    return static_cast<level>(static_cast<level>(static_cast<level>(from[j + k * m] >> shift) & mask) << (k * Width));
+  };
+  const auto pack = [&]<std::size_t... K>(std::index_sequence<K...> /*parts*/) {
+    for_each_index<32>(m, [=](std::size_t j) { to[j] = static_cast<std::byte>((part(j, K) | ...)); });
+  };
+  pack(std::make_index_sequence<8 / Width>());
 }
 template <unsigned Width>
 inline void unpack_plane(const std::byte* from, std::size_t n, unsigned shift, level* to) {
@@ -132,3 +141,7 @@ inline void unpack_planes(const std::byte* from, std::size_t n, unsigned bits, l
 }
 
 }  // namespace omni::detail
+
+#if defined(__clang__)
+#pragma clang diagnostic pop
+#endif

@@ -61,7 +61,7 @@ class borrowed {
   borrowed(const borrowed&) = delete;
   borrowed& operator=(const borrowed&) = delete;
   ~borrowed() {
-    if (state_ == nullptr || state_->bytes() > keep_bytes) return;
+    if (state_ == nullptr || state_->bytes() > most_kept()) return;
     auto& pool = spare();
     if (pool.size() < keep) pool.push_back(std::move(state_));
   }
@@ -73,7 +73,11 @@ class borrowed {
 
  private:
   static constexpr std::size_t keep = 4;
-  static constexpr std::size_t keep_bytes = std::size_t{64} << 20U;
+  // A state may say how large it may be to be kept.
+  static constexpr std::size_t most_kept() {
+    if constexpr (requires { State::keep_bytes; }) return State::keep_bytes;
+    else return std::size_t{64} << 20U;
+  }
 
   static std::vector<std::unique_ptr<State>>& spare() {
     thread_local std::vector<std::unique_ptr<State>> pool;
