@@ -7,7 +7,8 @@
 // The model is two tables with a row for each word. A mini-batch touches few of them, so a gradient is mostly zeros, in runs of one
 // row. Every step sums it over all ranks: with omni::allreduce, whose blocks are the rows, or with MPI_Allreduce. By default the
 // program trains both ways from the same start and compares. --key-value gives omni the rows that were touched, as keys and values;
-// --dense-tensor gives it the gradient as it lies, and says nothing of rows.
+// --dense-tensor gives it the gradient as it lies, and says nothing of rows. --feedback SHARE sends such a share of the rows, those
+// with the largest gradients, and keeps the rest for the next step.
 //
 //     mpirun -np 4 omni-example-embedding --text FILE
 
@@ -31,6 +32,7 @@
 #include <map>
 #include <numeric>
 #include <span>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -38,6 +40,8 @@
 #include <utility>
 #include <vector>
 
+#include "omni/compress/error_feedback.hpp"
+#include "omni/compress/top_blocks.hpp"
 #include "omni/omni.hpp"
 
 namespace {
@@ -55,6 +59,7 @@ struct options {
   std::string topology = "automatic";
   bool compare = false, dense = false, sparse = false;  // one at most; none is compare
   bool key_value = false, dense_tensor = false;         // trained, too
+  double feedback = 0;                                  // share of rows that are sent; 0: not trained so
   bool csv = false;
   std::vector<std::string> nearest;
 };
@@ -186,6 +191,7 @@ struct way {
   std::string name;
   reducer reduce;
   bool names_topology = false;
+  bool is_compressed = false;  // so its loss is another
 };
 
 reducer sparse_reducer(const options& o) {
@@ -198,6 +204,12 @@ reducer sparse_reducer(const options& o) {
   if (o.topology == "colocated") return over(omni::colocated{});
   if (o.topology == "ring") return over(omni::ring{});
   return over(omni::automatic{});
+}
+
+reducer feedback_reducer(const options& o, std::size_t elements) {
+  return
+      [rows = omni::fixed_blocks{o.dimension}, feedback = omni::error_feedback(elements, omni::top_blocks{.share = o.feedback})](
+          tables& gradient, const std::vector<bool>&) { return omni::allreduce(MPI_COMM_WORLD, gradient.values, rows, feedback); };
 }
 
 omni::report reduce_tensor(tables& gradient, const std::vector<bool>& /*touched*/) {
@@ -444,13 +456,18 @@ int train(const options& o, const world& w) {
   if (!o.dense) ways.push_back({"omni", sparse_reducer(o), true});
   if (o.key_value) ways.push_back({"omni, keys and rows", key_value_reducer()});
   if (o.dense_tensor) ways.push_back({"omni, dense tensor", reduce_tensor});
+  if (o.feedback > 0) {
+    std::ostringstream name;
+    name << "omni, top " << o.feedback * 100 << " %";
+    ways.push_back({name.str(), feedback_reducer(o, 2 * c.words.size() * o.dimension), false, true});
+  }
   if (!o.sparse) ways.push_back({"MPI_Allreduce", dense_reducer(o, w)});
   std::vector<trainer> trainers;
   for (const auto& way : ways) trainers.emplace_back(o, w, c, way.reduce);
   const auto steps = trainers[0].steps();
   print_header(o, w, c, steps);
 
-  std::vector<double> reducing(ways.size());
+  std::vector<double> reducing(ways.size()), bytes(ways.size()), loss(ways.size());
   double difference = 0;
   bool same_bits = true;
   for (int epoch = 1; epoch <= o.epochs; ++epoch) {
@@ -458,10 +475,14 @@ int train(const options& o, const world& w) {
     for (std::size_t i = 0; i < ways.size(); ++i) {
       done.push_back(trainers[i].epoch(epoch));
       reducing[i] += done[i].reducing;
+      bytes[i] += done[i].bytes;
+      loss[i] = done[i].loss;
       print(o, w, epoch, ways[i].names_topology ? "omni " + done[i].topologies() : ways[i].name, done[i], steps);
     }
-    for (const auto& s : done) {
+    for (std::size_t i = 0; i < done.size(); ++i) {
+      const auto& s = done[i];
       if (!std::isfinite(s.loss)) throw std::runtime_error("the training diverges; try a lower --rate");
+      if (ways[i].is_compressed) continue;
       difference = std::max(difference, std::abs(done[0].loss / s.loss - 1));
       same_bits = same_bits && std::bit_cast<std::uint64_t>(done[0].loss) == std::bit_cast<std::uint64_t>(s.loss);
     }
@@ -472,6 +493,10 @@ int train(const options& o, const world& w) {
     for (const auto& word : o.nearest) print_nearest(c, trainers[0].model(), word);
   }
   if (ways.size() < 2) return 0;
+  for (std::size_t i = 0; i < ways.size(); ++i)
+    if (ways[i].is_compressed && w.first() && !o.csv)
+      std::printf("\n%s: loss %.6f, %+.2f %% of that of %s, with %.1f x fewer bytes\n", ways[i].name.c_str(), loss[i],
+                  (loss[i] / loss.back() - 1) * 100, ways.back().name.c_str(), bytes.back() / bytes[i]);
   const bool agree = difference < 1e-5;
   if (w.first() && !o.csv) {
     std::printf("\nin the reduction: %.2f s with %s", reducing[0], ways[0].name.c_str());
@@ -506,6 +531,8 @@ void describe(CLI::App& app, options& o) {
   auto* const sparse = app.add_flag("--sparse", o.sparse, "train with omni only");
   app.add_flag("--key-value", o.key_value, "train with omni on the keys and rows that were touched, too");
   app.add_flag("--dense-tensor", o.dense_tensor, "train with omni on the gradient as it lies, without a word of rows, too");
+  app.add_option("--feedback", o.feedback, "share of the rows to send, with error feedback; 0: not to train so, too")
+      ->check(CLI::Range(0.0, 1.0));
   compare->excludes(dense)->excludes(sparse);
   dense->excludes(sparse);
 }

@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <omni/compress/compress.hpp>
 #include <omni/omni.hpp>
 #include <omni/transport/testing/lossy.hpp>
 #include <omni/transport/udp.hpp>
@@ -158,6 +159,27 @@ int servers(MPI_Comm comm) {
   return 1;
 }
 
+void compressors(MPI_Comm comm) {
+  std::vector<float> x(1000), y(1000);
+  std::vector<double> g(1000);
+  std::vector<std::span<float>> group{std::span(x).first(10), std::span(y).first(20)};
+  omni::allreduce(comm, x, omni::natural{});
+  omni::allreduce<omni::natural>(comm, x, y);
+  omni::allreduce(comm, x, y, omni::top_blocks{.share = 0.1}, omni::colocated{}, omni::measured_error{});
+  omni::allreduce(comm, group, omni::random_k{} | omni::to<omni::half>{}, omni::sum{});
+  omni::iallreduce(comm, g, omni::random_blocks{} | (omni::top_k{} | omni::eight_bits())).wait();
+  omni::plan p{comm, x.size(), omni::sign{}, omni::fixed_blocks{64}};
+  p.run(x);
+  const omni::error_feedback feedback(x.size(), omni::threshold_blocks{.least = 1});
+  omni::allreduce(comm, x, feedback);
+  const omni::diana<omni::bernoulli, double> estimate(g.size());
+  omni::allreduce(comm, g, estimate);
+  omni::vr_diana<omni::natural_dithering, double> reduced(g.size(), 10);
+  std::vector<double> at_x(g), at_w(g);
+  reduced.renew(at_w);
+  reduced.reduce(comm, at_x, at_w, g);
+}
+
 void transports(MPI_Comm comm) {
   std::vector<float> x(100);
   omni::transport::mpi messages(comm);
@@ -183,6 +205,7 @@ int main(int argc, char** argv) {
   policies(MPI_COMM_WORLD);
   requests_and_plans(MPI_COMM_WORLD);
   pairs(MPI_COMM_WORLD);
+  compressors(MPI_COMM_WORLD);
   transports(MPI_COMM_WORLD);
   return servers(MPI_COMM_WORLD);
 }
