@@ -37,6 +37,7 @@ struct options {
   std::string data = (std::filesystem::path(__FILE__).parent_path() / "data" / "default.libsvm").string();
   double l2 = 1e-3;       // times L
   double until = 1e-10;   // in function value
+  int stalled = 20'000;   // iterations of what is not expected to come there
   int most = 200'000;     // iterations
   double longer = 1;      // steps, times the theory's
   std::size_t batch = 0;  // rows of a stochastic gradient; 0: a hundredth
@@ -297,7 +298,7 @@ class comparison {
       distance = p_.value(x) - least_;
       lowest = std::min(lowest, distance);
       tell();
-      if (expected == stalls && k >= 20'000) break;
+      if (expected == stalls && k >= o_.stalled) break;
     }
     const bool well = expected == converges ? distance <= o_.until : lowest > o_.until;
     if (!well) well_ = false;
@@ -339,6 +340,7 @@ int main(int argc, char** argv) {
   app.add_option("--l2", o.l2, "regularisation, times the constant of smoothness");
   app.add_option("--until", o.until, "distance from the optimum in function value");
   app.add_option("--most", o.most, "iterations");
+  app.add_option("--stalled", o.stalled, "iterations with compressed gradients, which stall");
   app.add_option("--longer", o.longer, "steps, times the theory's");
   app.add_option("--batch", o.batch, "rows of a stochastic gradient; 0: a hundredth of a rank's");
   app.add_option("--only", o.only, "algorithms whose name has this, as DIANA or natural");

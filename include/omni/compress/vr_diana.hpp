@@ -33,6 +33,7 @@ namespace omni {
 template <compressor C, class A = float>
 requires(C::unbiased) class vr_diana {
  public:
+  /// @param elements of the tensor. @param c the compressor. @param options of the differences.
   /// @param period m: the coin falls once in so many steps. @param seed of the coin; the same on all ranks.
   vr_diana(std::size_t elements, std::size_t period, const C& c = {}, const diana_options& options = {}, std::uint64_t seed = 1)
       : differences_(elements, c, options),
@@ -46,7 +47,7 @@ requires(C::unbiased) class vr_diana {
     detail::expect_remembered(full_.size(), full_gradient.size());
     std::copy(full_gradient.begin(), full_gradient.end(), full_.begin());
   }
-  /// Reduces the rank's estimate into that of the mean. @param more policies of allreduce.
+  /// Reduces the rank's estimate into that of the mean, with any policies of allreduce.
   template <class Comm, class... More>
   report reduce(Comm&& comm, std::span<const A> at_x, std::span<const A> at_w, std::span<A> out, const More&... more) {
     detail::expect_remembered(full_.size(), at_x.size());
