@@ -44,6 +44,7 @@ struct report {
        << extra_bytes << " B, ";
     if (bytes_saved != 0) to << "packed " << elements_sent << " elements to save " << bytes_saved << " B, ";
     if (tensor_bytes != 0) to << "encoded " << tensor_bytes << " B as " << encoded_bytes << " B, ";
+    if (relative_error != 0) to << "relative error " << relative_error << ", ";
     to << seconds * 1e3 << " ms = detect " << detect_seconds * 1e3 << " + exchange " << exchange_seconds * 1e3 << " + fold "
        << fold_seconds * 1e3 << " + deliver " << deliver_seconds * 1e3 << " ms";
     return to;

@@ -352,7 +352,6 @@ class call {
   }
   /// The caller's tensors may be gone.
   void let_go() {
-    if (codec_) codec_->leak();
     codec_.reset();
     elsewhere_.reset();
     view_.reset();

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <memory>
 #include <span>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -57,6 +58,8 @@ class coded_tensor final : public tensor_codec {
  public:
   using A = accumulator<T>;
   using piece = tensor_piece<T>;
+  static_assert(!Memory::remembers || std::is_same_v<typename Memory::value_type, A>,
+                "omni: error_feedback and diana keep float; for tensors of double write diana<C, double>, for others leave it out");
 
   /// @param typed the functions for elements of this type, and the policies that they take.
   coded_tensor(const C& c, const Memory& memory, std::vector<piece> pieces, std::size_t block, code_form form,

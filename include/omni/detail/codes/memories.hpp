@@ -18,6 +18,7 @@ namespace omni::detail {
 
 /// Nothing.
 struct no_memory {
+  using value_type = void;
   static constexpr bool remembers = false, delivers = false, keeps_unsent = false;
   template <class C>
   static void prepare(const C& /*c*/, std::size_t /*elements*/, std::size_t /*block*/) {}
@@ -32,6 +33,7 @@ inline void expect_remembered(std::size_t remembered, std::size_t elements) {
 /// What has not been sent, and is added to the next call.
 template <class A>
 struct error_memory {
+  using value_type = A;
   static constexpr bool remembers = true, delivers = false, keeps_unsent = true;
   struct state {
     std::vector<A> error;
@@ -59,6 +61,7 @@ struct error_memory {
 /// Of compressed differences: what the others know of this rank's gradient, and what all know of the mean.
 template <class A>
 struct difference_memory {
+  using value_type = A;
   static constexpr bool remembers = true, delivers = true, keeps_unsent = false;
   struct state {
     std::vector<A> own, mean, velocity;  ///< h_i, h and, where there is momentum, v
