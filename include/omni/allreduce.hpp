@@ -40,7 +40,8 @@ namespace omni {
 ///
 /// A block is *null* where all elements have the bits of the operation's identity; null blocks are not sent, and the result is that
 /// of the fold of all elements in rank order, to the bit, for all topologies but ring, hierarchical and MPI's own, which automatic
-/// may choose. Operations without an identity send everything.
+/// may choose. Operations without an identity send everything. With a compressor (compress/compress.hpp,
+/// docs/compression.md) blocks travel as fewer bits, and the result is what it says; a group is one operation everywhere then.
 ///
 /// Cost, N ranks, S bytes, d the share of non-null blocks here and u of any rank: 2 (N-1) messages for a nearly empty tensor and
 /// (N-1)/N (d + u) S bytes each way for colocated; docs/algorithms.md has the others.

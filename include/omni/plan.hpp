@@ -20,9 +20,9 @@ namespace omni {
 ///
 /// Making a plan is collective: it opens the library's side of the communicator and, between hosts, measures it the first time, as
 /// omni::calibrate does, and makes the communicators of hierarchical; it costs what they cost and throws what they throw. A
-/// deadline among the arguments holds for that, too. After the first run of a shape, run() of one tensor allocates nothing, but in
-/// two levels and where packets may be lost; start() allocates the request. Cost and errors of a run are those of allreduce; a
-/// tensor of another size is a `usage` error. The communicator (or transport) must outlive the plan.
+/// deadline among the arguments holds for that, too. After the first run of a shape, run() of one tensor allocates nothing, but
+/// with a compressor, in two levels and where packets may be lost; start() allocates the request. Cost and errors of a run are
+/// those of allreduce; a tensor of another size is a `usage` error. The communicator (or transport) must outlive the plan.
 template <class Comm, class... Choices>
 class plan {
  public:

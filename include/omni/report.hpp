@@ -20,8 +20,8 @@ struct report {
   std::size_t bytes_saved = 0;     ///< how much more bytes_sent would be, were blocks not packed
   std::size_t dense_bytes = 0;     ///< what a bandwidth-optimal dense algorithm would have sent: of an allreduce 2 (N-1)/N S, of a
                                    ///< reduce_scatter or allgather half of that, of a reduce or broadcast S
-  std::size_t tensor_bytes = 0;    ///< of a call with a compressor: of the tensor,
-  std::size_t encoded_bytes = 0;   ///< and what this rank's blocks were made of them
+  std::size_t tensor_bytes = 0;    ///< of the tensor, where the call has a compressor
+  std::size_t encoded_bytes = 0;   ///< of what it made of this rank's blocks that are not null; elements where no codes travel
   double relative_error = 0;       ///< where measured_error asks for it: |out - sum| / |sum|, of Euclidean norms
   std::size_t extra_bytes = 0;     ///< buffers that the call used beside the tensor
   double density = 0;              ///< blocks_sent / blocks_total: 1 where nothing was looked for (mpi, ring, local)

@@ -35,6 +35,7 @@ namespace detail {
 enum class collective_kind : std::uint8_t { allreduce, reduce_scatter, allgather, reduce, broadcast };
 
 }  // namespace detail
+
 /// Given to a call with a compressor: asks for report::relative_error. Costs a second allreduce, of the tensor as it is, and memory
 /// for two of it; of blocking calls only.
 struct measured_error {};

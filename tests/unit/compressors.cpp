@@ -259,8 +259,8 @@ TEST_CASE_TEMPLATE("compressors: special values", A, float, double) {
     CHECK(y[1] == -inf);
     CHECK(std::isnan(y[2]));
     CHECK(std::isnan(y[3]));
-    CHECK(std::bit_cast<omni::detail::bits_of<A>>(y[4]) == 0);
-    CHECK(std::bit_cast<omni::detail::bits_of<A>>(y[5]) == 0);
+    CHECK(std::bit_cast<omni::detail::float_word<A>>(y[4]) == 0);
+    CHECK(std::bit_cast<omni::detail::float_word<A>>(y[5]) == 0);
     CHECK(y[6] == std::ldexp(A{1}, limits::max_exponent - 1));
     CHECK(y[7] == -std::ldexp(A{1}, limits::max_exponent - 1));
     CHECK((y[8] == 0 || y[8] == normal_least));

@@ -31,11 +31,14 @@ struct composed {
   [[nodiscard]] double omega(std::size_t n, std::size_t block) const requires unbiased {
     return (1 + first.omega(n, block)) * (1 + second.omega(values(n, block), values(n, block))) - 1;
   }
-  [[nodiscard]] double delta(std::size_t n, std::size_t block) const requires(!unbiased) {
+  [[nodiscard]] double delta(std::size_t n, std::size_t block) const requires(!unbiased && !First::unbiased) {
     const auto k = values(n, block);
-    if constexpr (First::unbiased) return 0;
-    else if constexpr (Second::unbiased) return first.delta(n, block) * std::max(0.0, 1 - second.omega(k, k));
-    else return first.delta(n, block) * second.delta(k, k);
+    if constexpr (Second::unbiased) {
+      const double omega = second.omega(k, k);
+      return omega <= 1 ? first.delta(n, block) * (1 - omega) : 1 - omega;
+    } else {
+      return first.delta(n, block) * second.delta(k, k);
+    }
   }
 
   // What a block becomes.
@@ -56,7 +59,7 @@ struct composed {
       std::fill(own.values.begin() + static_cast<std::ptrdiff_t>(k), own.values.end(), A{});
       if constexpr (First::indexes_travel)
         for (std::size_t i = 0; i < k; ++i) write_place(to, i, bytes_of_place(x.size()), own.at[i]);
-      second.encode(std::span<const A>(own.values), key, to + places_bytes(x.size()));
+      second.encode(std::span<const A>(own.values), key_of_second(key), to + places_bytes(x.size()));
     }
   }
   template <class A>
@@ -65,7 +68,7 @@ struct composed {
       second.decode(from, key, to);
     } else {
       const auto own = scratch<A>(to.size());
-      second.decode(from + places_bytes(to.size()), key, own.values);
+      second.decode(from + places_bytes(to.size()), key_of_second(key), own.values);
       std::size_t k = 0;
       if constexpr (First::indexes_travel) {
         for (k = 0; k < first.kept(to.size()); ++k) own.at[k] = read_place(from, k, bytes_of_place(to.size()));
@@ -84,8 +87,8 @@ struct composed {
   }
   [[nodiscard]] double factor(std::size_t blocks) const requires block_sparsifier<First> { return first.factor(blocks); }
   [[nodiscard]] std::uint64_t fingerprint() const {
-    const std::uint64_t both[] = {first.fingerprint(), second.fingerprint()};
-    return detail::fingerprint_of({}, both[0], both[1]);
+    return detail::fingerprint_of({}, detail::hash(First::name), first.fingerprint(), detail::hash(Second::name),
+                                  second.fingerprint());
   }
   [[nodiscard]] constexpr std::string_view fault() const {
     if constexpr (requires { first.fault(); })
@@ -100,6 +103,8 @@ struct composed {
     if constexpr (block_sparsifier<First>) return std::min(n, block);
     else return first.kept(std::min(n, block));
   }
+  // Both may choose elements.
+  static constexpr std::uint32_t key_of_second(std::uint32_t key) { return detail::key_from(detail::mixed(key, 2)); }
   static constexpr std::size_t bytes_of_place(std::size_t n) { return n <= 256 ? 1 : n <= 65536 ? 2 : 4; }
   static void write_place(std::byte* to, std::size_t i, std::size_t bytes, std::uint32_t place) {
     for (std::size_t b = 0; b < bytes; ++b) to[i * bytes + b] = static_cast<std::byte>(place >> 8 * b & 255U);

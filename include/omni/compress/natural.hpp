@@ -18,9 +18,11 @@
 namespace omni {
 
 /// Quantiser: natural compression. A value becomes one of the two powers of two beside it, the nearer one more often: sign and
-/// exponent travel, 9 bits of 32, 12 of 64. Unbiased, omega = 1/8, whatever the block.
+/// exponent travel, 9 bits of 32, 12 of 64. Unbiased, omega = 1/8 for normal numbers, whatever
+/// the block.
 ///
-/// Infinities and NaN go through, -0.0 becomes 0. A value below the smallest normal number becomes that or 0; one above the largest
+/// Infinities and NaN go through, -0.0 becomes 0. A value below the smallest normal number becomes that or 0, with the
+/// right expectation; one above the largest
 /// power of two becomes that (the only values with a bias).
 ///
 /// Method: Horvath, Ho, Horvath, Sahu, Canini, Richtarik: Natural Compression for Distributed Deep Learning, 2019, arXiv
@@ -41,7 +43,7 @@ struct natural {
   template <class A>
   static void encode(std::span<const A> x, std::uint32_t key, std::byte* to) {
     using namespace detail;
-    using B = bits_of<A>;
+    using B = float_word<A>;
     constexpr auto shift = float_bits<A>::mantissa;
     constexpr B fraction = (B{1} << shift) - 1, special = B{1} << float_bits<A>::exponent, largest = special - 2;
     run_wide([&] {
@@ -60,7 +62,7 @@ struct natural {
   template <class A>
   static void decode(const std::byte* from, std::uint32_t /*key*/, std::span<A> to) {
     using namespace detail;
-    using B = bits_of<A>;
+    using B = float_word<A>;
     constexpr auto shift = float_bits<A>::mantissa;
     constexpr level special = 1U << float_bits<A>::exponent;
     run_wide([&] {
@@ -79,7 +81,7 @@ struct natural {
   template <class A>
   static constexpr unsigned bits = detail::float_bits<A>::exponent + 1;
   template <class A>
-  static detail::bits_of<A> drawn(std::uint32_t key, std::size_t i) {
+  static detail::float_word<A> drawn(std::uint32_t key, std::size_t i) {
     if constexpr (sizeof(A) == 4) return detail::draw(key, static_cast<std::uint32_t>(i));
     else return detail::draw_long(key, static_cast<std::uint32_t>(i));
   }

@@ -17,7 +17,8 @@
 namespace omni {
 
 /// Sparsifier: the k elements of each block with the largest magnitudes. Contractive, delta = k / block; meant for error_feedback.
-/// NaN and infinities come first. Their places travel: a byte each in blocks of up to 256 elements, then two.
+/// NaN and infinities come first. Their places travel: a byte each in blocks of up to 256 elements, two
+/// up to 65536, then four.
 ///
 /// Take larger blocks (fixed_blocks) where the share is small: k is one at least.
 struct top_k {
@@ -35,11 +36,11 @@ struct top_k {
   [[nodiscard]] static double factor(std::size_t /*n*/) { return 1; }
   template <class A>
   std::size_t pick(std::span<const A> x, std::size_t n, std::uint32_t /*key*/, std::span<std::uint32_t> at) const {
-    thread_local std::vector<detail::bits_of<A>> magnitudes;
+    thread_local std::vector<detail::float_word<A>> magnitudes;
     magnitudes.resize(n);
     for (std::size_t i = 0; i < n; ++i) magnitudes[i] = detail::magnitude(x[i]);
     const auto bits = detail::cleared_bits(n);
-    detail::choose_largest(std::span<const detail::bits_of<A>>(magnitudes), kept(n), bits);
+    detail::choose_largest(std::span<const detail::float_word<A>>(magnitudes), kept(n), bits);
     return detail::list_bits(bits, at);
   }
   [[nodiscard]] std::uint64_t fingerprint() const { return detail::fingerprint_of({}, share, count); }

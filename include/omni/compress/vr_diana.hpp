@@ -27,14 +27,15 @@ namespace omni {
 ///       x -= gamma * g;
 ///     }
 ///
-/// Converges linearly to the optimum itself. State, costs and errors: those of diana, and two tensors more.
+/// Converges linearly to the optimum itself. State, costs and errors: those of diana, and two tensors more, of
+/// which a copy has its own: copy none in use.
 ///
 /// Method: VR-DIANA, L-SVRG variant: Horvath, Kovalev, Mishchenko, Richtarik, Stich, 2019, arXiv 1904.05115.
 template <compressor C, class A = float>
 requires(C::unbiased) class vr_diana {
  public:
   /// @param elements of the tensor. @param c the compressor. @param options of the differences.
-  /// @param period m: the coin falls once in so many steps. @param seed of the coin; the same on all ranks.
+  /// @param period m: the coin falls once in so many steps. @param seed of the coin. Both are the same on all ranks.
   vr_diana(std::size_t elements, std::size_t period, const C& c = {}, const diana_options& options = {}, std::uint64_t seed = 1)
       : differences_(elements, c, options),
         full_(elements, A{}),
@@ -53,12 +54,14 @@ requires(C::unbiased) class vr_diana {
     detail::expect_remembered(full_.size(), at_x.size());
     detail::expect_remembered(full_.size(), at_w.size());
     for (std::size_t i = 0; i < at_x.size(); ++i) estimate_[i] = at_x[i] - at_w[i] + full_[i];
+    auto r = allreduce(std::forward<Comm>(comm), std::span<const A>(estimate_), out, differences_, more...);
     ++step_;
-    return allreduce(std::forward<Comm>(comm), std::span<const A>(estimate_), out, differences_, more...);
+    return r;
   }
   /// Whether the reference point moves to x now: once in `period` steps on average, the same on all ranks.
   [[nodiscard]] bool coin() const {
-    return detail::draw_below(detail::key_from(detail::mixed(seed_, step_)), 0, static_cast<std::uint32_t>(period_)) == 0;
+    return detail::draw_below(detail::key_from(detail::mixed(seed_, step_)), 0,
+                              static_cast<std::uint32_t>(std::min<std::size_t>(period_, 0xffffffffU))) == 0;
   }
   [[nodiscard]] const diana<C, A>& differences() const { return differences_; }
   template <class Out>

@@ -24,8 +24,15 @@ enum class code_form {
 /// What makes codes of results.
 template <class C>
 const auto& for_results(const C& c) {
-  if constexpr (requires { c.second; }) return c.second;
+  if constexpr (requires { c.second; }) return for_results(c.second);
   else return c;
+}
+/// Whether what makes codes of results has the same codes: an engine may fold both alike.
+template <class C>
+constexpr bool has_codes_of_results() {
+  if constexpr (requires(const C& c) { c.first, c.second; })
+    return block_sparsifier<decltype(C::first)> && has_codes_of_results<decltype(C::second)>();
+  else return true;
 }
 template <class C>
 result_form results_of(const C& c) {

@@ -99,7 +99,7 @@ class coded_tensor final : public tensor_codec {
     ranks_ = ranks;
     const auto seed = seed_of(compressor_);
     auto shared = seed ? mixed(hash("seed"), *seed) : mixed(hash("call"), ranks == 1 ? ++alone : call);
-    shared = mixed(shared, memory_.step());
+    shared = mixed(shared, memory_.begin(compressor_, blocks_ * block_, block_));
     keys_ = {mixed(shared, static_cast<std::uint64_t>(rank) + 1), shared};
     choose();
   }
@@ -154,7 +154,7 @@ class coded_tensor final : public tensor_codec {
     std::size_t sent = 0;
     for (const auto word : s_->made) sent += static_cast<std::size_t>(std::popcount(word));
     r.tensor_bytes = tensor_bytes();
-    r.encoded_bytes = sent * code_;
+    r.encoded_bytes = sent * (is_coded() || sparsifier<C> ? code_ : plain_);
     r.extra_bytes += s_->bytes();
   }
   void leak() noexcept override { s_.leak(); }
@@ -204,7 +204,7 @@ class coded_tensor final : public tensor_codec {
       loops_.operation_on_wire = short_name<40>(C::name);
       loops_.element_bytes = code_;
       loops_.result_bytes = form_ == code_form::codes ? bytes_of(for_results(compressor_)) : plain_;
-      const bool alike = loops_.result_bytes == code_;
+      const bool alike = form_ == code_form::codes && has_codes_of_results<C>();
       loops_.skips = loops_.equal_blocks = true;
       loops_.commutes = loops_.two_levels = alike;
       loops_.partitioner = hash("codes");
@@ -303,7 +303,10 @@ class coded_tensor final : public tensor_codec {
         if constexpr (Memory::remembers) decode_with(compressor_, to, y_);
       } else {
         keep(scaled, key);
-        convert(y_.data(), reinterpret_cast<T*>(to), bytes_in(block) / sizeof(T));
+        const auto n = bytes_in(block) / sizeof(T);
+        convert(y_.data(), reinterpret_cast<T*>(to), n);
+        // What is remembered is what was sent.
+        if constexpr (Memory::remembers && !std::is_same_v<T, A>) convert(reinterpret_cast<const T*>(to), y_.data(), n);
       }
       set_bit(s_->made, block);
     }
@@ -421,10 +424,12 @@ class coded_tensor final : public tensor_codec {
     deliver(block, result_of(block), size_of(block));
   }
   void clear_one(std::size_t block) {
-    if (by_blocks_ && Memory::delivers) return;  // in the end, if nothing comes
-    if (by_blocks_ || (!is_coded() && is_one_tensor()))
-      std::memset(static_cast<void*>(result_of(block)), 0, size_of(block) * sizeof(T));
-    else std::memset(scatters_ ? output(block) : out_ + block * result_stride(), 0, result_stride());
+    // What is not coded may be unpacked there, where all is taken to be null.
+    if (!is_coded() || !by_blocks_) {
+      auto* const raw = scatters_ ? output(block) : out_ + block * result_stride();
+      std::memset(raw, 0, is_coded() || !is_one_tensor() ? result_stride() : bytes_in(block));
+    }
+    if (by_blocks_ && !Memory::delivers) std::memset(static_cast<void*>(result_of(block)), 0, size_of(block) * sizeof(T));
   }
 
   C compressor_;

@@ -10,6 +10,7 @@
 
 #include "../../error.hpp"
 #include "../call/fold.hpp"
+#include "../compress/draws.hpp"
 
 // What is remembered from call to call by whoever compresses: it changes what is encoded, and what is made of the results, while
 // the block is in the first cache. The state outlives a call that is under way.
@@ -20,9 +21,12 @@ namespace omni::detail {
 struct no_memory {
   using value_type = void;
   static constexpr bool remembers = false, delivers = false, keeps_unsent = false;
+  static void expect(std::size_t /*elements*/) {}
+  [[nodiscard]] static std::uint64_t fingerprint() { return 0; }
   template <class C>
-  static void prepare(const C& /*c*/, std::size_t /*elements*/, std::size_t /*block*/) {}
-  [[nodiscard]] static std::uint64_t step() { return 0; }
+  [[nodiscard]] static std::uint64_t begin(const C& /*c*/, std::size_t /*elements*/, std::size_t /*block*/) {
+    return 0;
+  }
 };
 
 inline void expect_remembered(std::size_t remembered, std::size_t elements) {
@@ -41,11 +45,14 @@ struct error_memory {
   };
   std::shared_ptr<state> s;
 
+  void expect(std::size_t elements) const { expect_remembered(s->error.size(), elements); }
+  /// What all ranks have alike.
+  [[nodiscard]] std::uint64_t fingerprint() const { return mixed(hash("error feedback"), s->steps); }
+  /// A call begins. Its number, from which is drawn.
   template <class C>
-  void prepare(const C& /*c*/, std::size_t elements, std::size_t /*block*/) const {
-    expect_remembered(s->error.size(), elements);
+  [[nodiscard]] std::uint64_t begin(const C& /*c*/, std::size_t /*elements*/, std::size_t /*block*/) const {
+    return ++s->steps;
   }
-  [[nodiscard]] std::uint64_t step() const { return ++s->steps; }
   /// Changes what is to be encoded.
   void load(std::size_t at, std::span<A> x) const {
     const auto* const e = s->error.data() + at;
@@ -70,12 +77,16 @@ struct difference_memory {
   };
   std::shared_ptr<state> s;
 
-  template <class C>
-  void prepare(const C& c, std::size_t elements, std::size_t block) const {
-    expect_remembered(s->own.size(), elements);
-    if (s->alpha == 0) s->alpha = static_cast<A>(1 / (1 + c.omega(elements, block)));
+  void expect(std::size_t elements) const { expect_remembered(s->own.size(), elements); }
+  [[nodiscard]] std::uint64_t fingerprint() const {
+    return fingerprint_of(s->steps, hash("differences"), s->alpha, s->momentum, s->velocity.size());
   }
-  [[nodiscard]] std::uint64_t step() const { return ++s->steps; }
+  /// @param elements of whole blocks.
+  template <class C>
+  [[nodiscard]] std::uint64_t begin(const C& c, std::size_t elements, std::size_t block) const {
+    if (s->alpha == 0) s->alpha = static_cast<A>(1 / (1 + c.omega(elements, block)));
+    return ++s->steps;
+  }
   void load(std::size_t at, std::span<A> x) const {
     const auto* const h = s->own.data() + at;
     for_each_index<32>(x.size(), [to = x.data(), h](std::size_t i) { to[i] -= h[i]; });

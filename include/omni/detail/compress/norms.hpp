@@ -14,7 +14,7 @@
 
 #include "planes.hpp"
 
-// Norms of a block. Sums have a fixed order, so that all machines come to the same bits.
+// Norms of a block. Sums have a fixed order: the bits are the same with vectors of any width, without fused multiply-add.
 
 namespace omni {
 
@@ -37,15 +37,15 @@ struct float_bits<double> {
   static constexpr unsigned mantissa = 52, exponent = 11;
 };
 template <class A>
-using bits_of = typename float_bits<A>::type;
+using float_word = typename float_bits<A>::type;
 template <class A>
-inline constexpr bits_of<A> sign_mask = bits_of<A>{1} << (sizeof(A) * 8 - 1);
+inline constexpr float_word<A> sign_mask = float_word<A>{1} << (sizeof(A) * 8 - 1);
 template <class A>
-inline constexpr bits_of<A> infinity_bits = ((bits_of<A>{1} << float_bits<A>::exponent) - 1) << float_bits<A>::mantissa;
+inline constexpr float_word<A> infinity_bits = ((float_word<A>{1} << float_bits<A>::exponent) - 1) << float_bits<A>::mantissa;
 
 template <class A>
-bits_of<A> magnitude(A x) {
-  return std::bit_cast<bits_of<A>>(x) & ~sign_mask<A>;
+float_word<A> magnitude(A x) {
+  return std::bit_cast<float_word<A>>(x) & ~sign_mask<A>;
 }
 
 /// f(0) + ... + f(n - 1) in double.
@@ -64,7 +64,7 @@ double sum_of(std::size_t n, const F& f) {
 /// The largest magnitude. NaN, as its bits are, is above infinity.
 template <class A>
 A largest_magnitude(std::span<const A> x) {
-  std::array<bits_of<A>, 16> lanes{};
+  std::array<float_word<A>, 16> lanes{};
   const auto n = x.size(), rest = n % lanes.size();
   for (std::size_t i = 0; i != n - rest; i += lanes.size())
     for (std::size_t j = 0; j < lanes.size(); ++j) lanes[j] = std::max(lanes[j], magnitude(x[i + j]));

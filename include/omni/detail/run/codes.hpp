@@ -37,17 +37,16 @@ bool goes_to_servers(const Comm& comm) {
   else return false;
 }
 /// What travels. Only the owner streams tell what is given from results of another size; servers know elements only.
-template <class Topology, class C, class F>
-code_form form_of([[maybe_unused]] const C& c, [[maybe_unused]] std::size_t block, const F& f) {
+template <class Topology, class Memory, class C, class F>
+code_form form_of([[maybe_unused]] const C& c, [[maybe_unused]] const F& f) {
   if constexpr (sparsifier<C> || std::is_same_v<Topology, dedicated>) {
     return code_form::elements;
   } else {
     if (goes_to_servers<Topology>(f.comm)) return code_form::elements;
     constexpr bool streams = F::loses_nothing && (std::is_same_v<Topology, automatic> || std::is_same_v<Topology, colocated> ||
                                                   std::is_same_v<Topology, replicated>);
-    const bool compresses_results = results_of(c) == result_form::compressed;
-    const bool alike = c.template bytes<float>(block) == for_results(c).template bytes<float>(block);
-    if (!streams && !(compresses_results && alike)) return code_form::elements;
+    const bool compresses_results = !Memory::delivers && results_of(c) == result_form::compressed;
+    if (!streams && !(compresses_results && has_codes_of_results<C>())) return code_form::elements;
     return compresses_results ? code_form::codes : code_form::codes_once;
   }
 }
@@ -78,17 +77,20 @@ auto with_codes(std::vector<tensor_piece<T>> pieces, const F& f, const A&... mor
   const auto block = std::min<std::size_t>(c.partition.uniform(), longest);
   if (block == 0) throw usage("omni: blocks of 0 elements");
   std::size_t elements = 0;
-  for (const auto& p : pieces) elements += p.size;
-  memory.prepare(compressor, elements, block);
+  auto sizes = hash("tensors");
+  for (const auto& p : pieces) {
+    elements += p.size;
+    sizes = mixed(sizes, p.size);
+  }
+  memory.expect(elements);
 
-  using typed = call_policies<T, sum, std::remove_cvref_t<decltype(c.partition)>, std::remove_cvref_t<decltype(c.detector)>>;
-  using codec_type = coded_tensor<T, std::remove_cvref_t<decltype(compressor)>, std::remove_cvref_t<decltype(memory)>>;
-  auto partition = c.partition;
-  const auto form = form_of<std::remove_cvref_t<decltype(c.topology)>>(compressor, block, f);
+  using memory_type = std::remove_cvref_t<decltype(memory)>;
+  using codec_type = coded_tensor<T, std::remove_cvref_t<decltype(compressor)>, memory_type>;
+  using detector_type = std::remove_cvref_t<decltype(c.detector)>;
+  using typed = call_policies<T, sum, fixed_blocks, detector_type>;  // of the blocks that are encoded
   auto codec = std::make_shared<codec_type>(
-      compressor, memory, std::move(pieces), block, form,
-      loops_of<T, sum, std::remove_cvref_t<decltype(c.partition)>, std::remove_cvref_t<decltype(c.detector)>>,
-      std::make_shared<const typed>(sum{}, partition, c.detector));
+      compressor, memory, std::move(pieces), block, form_of<std::remove_cvref_t<decltype(c.topology)>, memory_type>(compressor, f),
+      loops_of<T, sum, fixed_blocks, detector_type>, std::make_shared<const typed>(sum{}, fixed_blocks{block}, c.detector));
   [[maybe_unused]] std::vector<T> exact, results;
   if constexpr (measures) {
     static_assert(F::waits, "omni: measured_error is for blocking calls");
@@ -96,7 +98,10 @@ auto with_codes(std::vector<tensor_piece<T>> pieces, const F& f, const A&... mor
   }
   coded_call made(codec);
   choose_topology(made, c.topology);
-  made.options = mixed(mixed(made.options, hash(compressor.name)), mixed(compressor_state(compressor), block));
+  // The signature counts codes: what they are of has to be the same on all ranks, too.
+  for (const auto part : {hash(compressor.name), compressor_state(compressor), std::uint64_t{block}, sizes, memory.fingerprint(),
+                          std::uint64_t{measures}})
+    made.options = mixed(made.options, part);
   made.limit = c.limit;
   auto done = f(made, c.topology);
   if constexpr (measures && F::waits) {
