@@ -161,15 +161,21 @@ concept quantiser = std::copyable<C> && requires(const C& c, std::size_t n, std:
   c.decode(from, key, y);
 };
 
+namespace detail {
+template <class S>
+concept has_choice = requires(const S& s, std::span<const double> squares, std::size_t blocks, const choice_keys& keys,
+                              std::span<std::uint64_t> bits) {
+  s.choose(squares, blocks, keys, bits);
+};
+}  // namespace detail
+
 /// Chooses blocks of the tensor; what is kept is multiplied by `factor(blocks)`.
 ///
 /// `choose(squares, blocks, keys, bits)` sets a bit for each that is kept; with `by_norm = true` it has the sum of squares of each.
 template <class S>
-concept block_sparsifier = std::copyable<S> && requires(const S& s, std::span<const double> squares, std::size_t blocks,
-                                                        const choice_keys& keys, std::span<std::uint64_t> bits) {
+concept block_sparsifier = std::copyable<S> && detail::has_choice<S> && requires(const S& s, std::size_t blocks) {
   { S::name } -> std::convertible_to<std::string_view>;
   { S::unbiased } -> std::convertible_to<bool>;
-  s.choose(squares, blocks, keys, bits);
   { s.factor(blocks) } -> std::convertible_to<double>;
 };
 

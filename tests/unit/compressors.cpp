@@ -227,7 +227,7 @@ TEST_CASE("compressors: bytes on the wire") {
   CHECK(eight_bits().bytes<double>(256) == 8 + 256);
   CHECK(dithering{.levels = 3}.bytes<float>(256) == 4 + 3 * 256 / 8);
   CHECK(natural_dithering{.levels = 3}.bytes<float>(256) == 4 + 3 * 256 / 8);
-  CHECK(omni::sign::bytes<float>(256) == 4 + 256 / 8);
+  CHECK(omni::sign::bytes<float>(256) == 4 + 4 + 256 / 8);
   CHECK(to<half>::bytes<float>(256) == 512);
   CHECK((top_k{.count = 10} | natural{}).bytes<float>(256) == 10 + natural::bytes<float>(10));
   CHECK((top_k{.count = 10} | natural{}).bytes<float>(1000) == 20 + natural::bytes<float>(10));

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -14,7 +15,9 @@
 #include <random>
 #include <span>
 #include <sstream>
+#include <stdexcept>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "../support/losing.hpp"
@@ -485,6 +488,73 @@ TEST_CASE("encoded: results have codes of their own where elements are chosen, a
     sum += double{back[0]} + double{back[7]};
   }
   CHECK(std::abs(sum / 800 - 1) < 5 * std::sqrt(3.0 / 800));
+}
+
+namespace {
+
+/// A sparsifier that fails on one rank.
+struct failing {
+  int rank = -1;
+  static constexpr std::string_view name = "failing";
+  static constexpr bool unbiased = false;
+  static double factor(std::size_t /*blocks*/) { return 1; }
+  void choose(std::span<const double> /*squares*/, std::size_t /*blocks*/, const omni::choice_keys& /*keys*/,
+              std::span<std::uint64_t> /*bits*/) const {
+    if (rank == 1) throw std::runtime_error("no choice");
+  }
+};
+template <class First, class Second>
+concept composes = requires(const First& first, const Second& second) {
+  first | second;
+};
+static_assert(composes<omni::random_k, omni::natural>);
+static_assert(composes<omni::random_blocks, omni::composed<omni::random_k, omni::natural>>);
+static_assert(!composes<omni::random_k, omni::composed<omni::random_blocks, omni::natural>>);  // blocks are chosen first
+
+}  // namespace
+
+TEST_CASE("encoded: codes that are as long as results, and tails by their own length") {
+  testing::sharing::run(3, [](testing::sharing& comm) {
+    std::vector<float> two(2, 1.5F);  // 4 + 2 * 2 bytes
+    omni::allreduce(comm, two, omni::to<omni::half>{.results = result_form::as_they_are});
+    CHECK(two == std::vector<float>(2, 4.5F));
+    std::vector<std::vector<float>> tensors{std::vector<float>(1000, 1.0F), std::vector<float>(8, -1.0F)};
+    omni::allreduce(comm, tensors, omni::sign{});
+    CHECK(tensors[0] == std::vector<float>(1000, 3.0F));
+    CHECK(tensors[1] == std::vector<float>(8, -3.0F));
+    std::vector<float> x(25600, 1.0F);
+    const auto r = omni::allreduce(comm, x, omni::random_k{.count = 2});
+    CHECK(r.encoded_bytes == 100 * 2 * (4 + 1));
+  });
+}
+
+TEST_CASE("encoded: a compressor that throws on one rank is heard of by the others") {
+  testing::sharing::run(2, [](testing::sharing& comm) {
+    std::vector<float> x(100, 1.0F);
+    if (comm.rank() == 1) CHECK_THROWS_WITH(omni::allreduce(comm, x, failing{comm.rank()}), "no choice");
+    else CHECK_THROWS_AS(omni::allreduce(comm, x, failing{comm.rank()}, omni::deadline(std::chrono::seconds(20))), omni::protocol);
+  });
+}
+
+TEST_CASE("encoded: a rank that is started again goes on with one that was not") {
+  threads::run(2, [](threads& comm) {
+    std::vector<float> g(300), out(300);
+    const auto c = omni::random_k{.share = 0.5};
+    const omni::diana kept(300, c, {.momentum = 0.5}), fresh(300, c, {.momentum = 0.5}), other(300, c);
+    std::fill(g.begin(), g.end(), 2.0F);
+    for (int k = 0; k < 3; ++k) omni::allreduce(comm, g, out, kept);
+    std::stringstream saved;
+    kept.save(saved);
+    fresh.load(saved);
+    std::vector<float> first(300);
+    omni::allreduce(comm, g, first, comm.rank() == 0 ? fresh : kept);
+    CHECK(std::count(first.begin(), first.end(), -1.0F) == 0);
+    // What does not fit changes nothing.
+    saved.clear();
+    saved.seekg(0);
+    CHECK_THROWS_AS(other.load(saved), omni::usage);
+    CHECK(std::all_of(other.own().begin(), other.own().end(), [](float v) { return v == 0; }));
+  });
 }
 
 TEST_CASE("encoded: error feedback on half keeps what rounding takes") {

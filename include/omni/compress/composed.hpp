@@ -16,12 +16,13 @@
 namespace omni {
 
 /// Compressor: a quantiser after a sparsifier, as in `omni::random_k{.share = 0.1} | omni::dithering{}`. The quantiser has the
-/// values that are kept, and nothing else, for its block. Unbiased if both are, omega = (1 + omega_1)(1 + omega_2) - 1; if the
+/// values that are kept, and nothing else, for its block. Blocks are
+/// chosen first, if they are. Unbiased if both are, omega = (1 + omega_1)(1 + omega_2) - 1; if the
 /// first is contractive and the second unbiased with omega below 1, delta = delta_1 (1 - omega_2).
 ///
 /// Results, where they are compressed again, are by the quantiser alone.
 template <sparsifier First, quantiser Second>
-struct composed {
+requires(!detail::has_choice<Second>) struct composed {
   First first;
   Second second;
 
@@ -138,7 +139,7 @@ struct composed {
 
 /// What is sent is what `second` makes of what `first` keeps.
 template <sparsifier First, quantiser Second>
-constexpr composed<First, Second> operator|(const First& first, const Second& second) {
+requires(!detail::has_choice<Second>) constexpr composed<First, Second> operator|(const First& first, const Second& second) {
   return {first, second};
 }
 

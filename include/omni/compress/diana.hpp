@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "../concepts.hpp"
 #include "../detail/codes/memories.hpp"
@@ -26,8 +27,9 @@ struct diana_options {
 ///     for (...) omni::allreduce(comm, grad, estimate);   // grad is h + mean C(g_i - h_i) now; x -= gamma * grad
 ///
 /// As h_i comes to the gradient at the optimum, differences vanish, and with them what the compressor does to them: gradient
-/// descent converges linearly where compressing the gradients themselves stalls. For any unbiased compressor with a known omega.
-/// Results travel as they are, whatever the compressor says: all ranks keep h alike by them, and no server has to.
+/// descent converges linearly where compressing the gradients themselves stalls. For any unbiased compressor with a known omega, on
+/// float and double. Results travel as they are, whatever the compressor says: all ranks keep h alike by them, and no server has
+/// to.
 ///
 /// It is of one tensor, or one group, of `elements` elements in all. Costs memory of two tensors (three with momentum), and no pass
 /// over memory beside the compressor's. Copies share the state, and one call at a time may use it. All ranks give the same options
@@ -56,20 +58,21 @@ requires(C::unbiased) class diana {
   /// 0 before the first call, where it was not given.
   [[nodiscard]] A alpha() const { return memory_.s->alpha; }
   [[nodiscard]] const C& compressor() const { return compressor_; }
-  /// To what is written to and read from as streams are: on each rank its own.
+  /// To what is written to and read from as streams are: on each rank its own. With alpha and momentum.
   template <class Out>
   void save(Out& to) const {
     const auto& s = *memory_.s;
-    detail::save_array(to, s.own);
-    detail::save_array(to, s.mean);
-    detail::save_to(to, s.velocity, s.steps);
+    detail::save_arrays(to, s.own, s.mean, s.velocity, std::vector<A>{s.alpha, s.momentum}, std::vector<std::uint64_t>{s.steps});
   }
   template <class In>
   void load(In& from) const {
     auto& s = *memory_.s;
-    detail::load_array(from, s.own);
-    detail::load_array(from, s.mean);
-    detail::load_from(from, s.velocity, s.steps);
+    std::vector<A> constants(2);
+    std::vector<std::uint64_t> steps(1);
+    detail::load_arrays(from, s.own, s.mean, s.velocity, constants, steps);
+    s.alpha = constants[0];
+    s.momentum = constants[1];
+    s.steps = steps[0];
   }
 
   /// For the library: a call's compressor.

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "../concepts.hpp"
 #include "../detail/codes/memories.hpp"
@@ -37,11 +39,13 @@ class error_feedback {
   /// To what is written to and read from as streams are: on each rank its own.
   template <class Out>
   void save(Out& to) const {
-    detail::save_to(to, memory_.s->error, memory_.s->steps);
+    detail::save_arrays(to, memory_.s->error, std::vector<std::uint64_t>{memory_.s->steps});
   }
   template <class In>
   void load(In& from) const {
-    detail::load_from(from, memory_.s->error, memory_.s->steps);
+    std::vector<std::uint64_t> steps(1);
+    detail::load_arrays(from, memory_.s->error, steps);
+    memory_.s->steps = steps[0];
   }
 
   /// For the library: a call's compressor.

@@ -19,7 +19,8 @@
 namespace omni {
 
 /// Quantiser: the sign of each value and the mean magnitude of the block: 1 bit a value. Contractive: delta = |x|_1^2 / (d |x|^2),
-/// at least 1/d for a block of d; meant for error_feedback. 0 has the sign +. A block with a NaN or an infinity becomes NaN.
+/// at least 1/d for a block of d; meant for error_feedback. 0 has the sign +; but zeros behind a
+/// block's last value are no part of it, and stay. A block with a NaN or an infinity becomes NaN.
 ///
 /// Method: Karimireddy, Rebjock, Stich, Jaggi: Error Feedback Fixes SignSGD and other Gradient Compression Schemes, ICML 2019.
 struct sign {
@@ -30,7 +31,7 @@ struct sign {
 
   template <class A>
   [[nodiscard]] static constexpr std::size_t bytes(std::size_t n) {
-    return sizeof(A) + detail::bytes_of_planes(n, 1);
+    return sizeof(A) + sizeof(std::uint32_t) + detail::bytes_of_planes(n, 1);
   }
   [[nodiscard]] static double delta(std::size_t n, std::size_t block) {
     return 1.0 / static_cast<double>(std::max<std::size_t>(std::min(n, block), 1));
@@ -41,14 +42,17 @@ struct sign {
     using namespace detail;
     run_wide([&] {
       const A most = largest_magnitude(x);
-      const auto n = static_cast<double>(std::max<std::size_t>(x.size(), 1));
+      auto n = static_cast<std::uint32_t>(x.size());
+      while (n != 0 && x[n - 1] == 0) --n;
+      const double each = n == 0 ? 0 : 1.0 / n;
       const A mean = magnitude(most) >= infinity_bits<A>
                          ? std::numeric_limits<A>::quiet_NaN()
-                         : static_cast<A>(sum_of(x.size(), [&](std::size_t i) { return std::abs(double{x[i]}) / n; }));
+                         : static_cast<A>(sum_of(n, [&](std::size_t i) { return std::abs(double{x[i]}) * each; }));
       std::memcpy(to, &mean, sizeof(A));
+      std::memcpy(to + sizeof(A), &n, sizeof(n));
       auto* const coded = level_room(x.size());
       for_each_index<32>(x.size(), [from = x.data(), coded](std::size_t i) { coded[i] = from[i] < 0 ? 1 : 0; });
-      pack_planes(coded, x.size(), 1, to + sizeof(A));
+      pack_planes(coded, x.size(), 1, to + sizeof(A) + sizeof(n));
     });
   }
   template <class A>
@@ -56,10 +60,13 @@ struct sign {
     using namespace detail;
     run_wide([&] {
       A mean = 0;
+      std::uint32_t n = 0;
       std::memcpy(&mean, from, sizeof(A));
+      std::memcpy(&n, from + sizeof(A), sizeof(n));
       auto* const coded = level_room(to.size());
-      unpack_planes(from + sizeof(A), to.size(), 1, coded);
+      unpack_planes(from + sizeof(A) + sizeof(n), to.size(), 1, coded);
       for_each_index<32>(to.size(), [out = to.data(), coded, mean](std::size_t i) { out[i] = coded[i] != 0 ? -mean : mean; });
+      if (n < to.size()) std::fill(to.begin() + static_cast<std::ptrdiff_t>(n), to.end(), A{});
     });
   }
   [[nodiscard]] std::uint64_t fingerprint() const { return detail::fingerprint_of({}, results); }

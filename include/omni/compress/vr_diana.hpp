@@ -67,12 +67,14 @@ requires(C::unbiased) class vr_diana {
   template <class Out>
   void save(Out& to) const {
     differences_.save(to);
-    detail::save_to(to, full_, step_);
+    detail::save_arrays(to, full_, std::vector<std::uint64_t>{step_});
   }
   template <class In>
   void load(In& from) {
     differences_.load(from);
-    detail::load_from(from, full_, step_);
+    std::vector<std::uint64_t> step(1);
+    detail::load_arrays(from, full_, step);
+    step_ = step[0];
   }
 
  private:

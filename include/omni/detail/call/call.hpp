@@ -303,6 +303,8 @@ class call {
     measure();
   }
   [[nodiscard]] tensor_codec* codec() const { return codec_.get(); }
+  /// Whether packed blocks may come: codes never are.
+  [[nodiscard]] bool may_be_packed() const { return skips() && (!codec_ || codec_->packs()); }
   /// For an engine that looks at all of the input in its own way.
   void encode_all() const {
     if (codec_) codec_->encode_all();

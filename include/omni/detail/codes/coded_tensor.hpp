@@ -61,6 +61,9 @@ class coded_tensor final : public tensor_codec {
   static_assert(!Memory::remembers || std::is_same_v<typename Memory::value_type, A>,
                 "omni: error_feedback and diana keep float; for tensors of double write diana<C, double>, for others leave it out");
 
+  static_assert(!Memory::delivers || std::is_same_v<T, A>,
+                "omni: diana is for float and double: h needs sums that are not rounded");
+
   /// @param typed the functions for elements of this type, and the policies that they take.
   coded_tensor(const C& c, const Memory& memory, std::vector<piece> pieces, std::size_t block, code_form form,
                const element_loops& typed, std::shared_ptr<const void> policies)
@@ -154,7 +157,7 @@ class coded_tensor final : public tensor_codec {
     std::size_t sent = 0;
     for (const auto word : s_->made) sent += static_cast<std::size_t>(std::popcount(word));
     r.tensor_bytes = tensor_bytes();
-    r.encoded_bytes = sent * (is_coded() || sparsifier<C> ? code_ : plain_);
+    r.encoded_bytes = element_sparsifier<C> ? picked_ * (sizeof(T) + bytes_of_place()) : sent * (is_coded() ? code_ : plain_);
     r.extra_bytes += s_->bytes();
   }
   void leak() noexcept override { s_.leak(); }
@@ -176,13 +179,14 @@ class coded_tensor final : public tensor_codec {
   template <class Which>
   [[nodiscard]] std::size_t bytes_of(const Which& which) const {
     if constexpr (element_sparsifier<Which>) {
-      return which.kept(block_) * (sizeof(T) + (block_ <= 256 ? 1U : 2U));
+      return which.kept(block_) * (sizeof(T) + bytes_of_place());
     } else if constexpr (quantiser<Which>) {
       return sizeof(code_key) + which.template bytes<A>(block_);
     } else {
       return block_ * sizeof(T);
     }
   }
+  [[nodiscard]] std::size_t bytes_of_place() const { return block_ <= 256 ? 1 : block_ <= 65536 ? 2 : 4; }
   [[nodiscard]] const piece& piece_of(std::size_t block) const {
     if (is_one_tensor()) return pieces_[0];
     const auto after =
@@ -338,6 +342,7 @@ class coded_tensor final : public tensor_codec {
     } else if constexpr (element_sparsifier<C>) {
       places_.resize(block_);
       const auto n = compressor_.pick(x, block_, key, std::span(places_));
+      picked_ += n;
       const auto times = static_cast<A>(compressor_.factor(block_));
       std::fill(y_.begin(), y_.end(), A{});
       for (std::size_t i = 0; i < n; ++i) y_[places_[i]] = x[places_[i]] * times;
@@ -447,7 +452,8 @@ class coded_tensor final : public tensor_codec {
   choice_keys keys_;
   borrowed<codec_state> s_;
   std::byte *in_ = nullptr, *out_ = nullptr, *tails_ = nullptr;
-  std::size_t made_ = 0;  // blocks below have been encoded
+  std::size_t made_ = 0;    // blocks below have been encoded
+  std::size_t picked_ = 0;  // elements, where elements are chosen and travel
   std::vector<A> x_, y_, sum_;
   std::vector<std::uint32_t> places_;
   std::vector<std::byte> code_room_, zero_;

@@ -42,32 +42,31 @@ C with_exact_results(C c) {
   return c;
 }
 
+// Arrays are saved as their length, the bytes of an element, and the elements. Nothing is changed by what is not what was saved.
 template <class Out, class A>
-void save_array(Out& to, const std::vector<A>& from) {
-  const std::uint64_t n = from.size();
-  to.write(reinterpret_cast<const char*>(&n), sizeof(n));
-  if (n != 0) to.write(reinterpret_cast<const char*>(from.data()), static_cast<std::ptrdiff_t>(n * sizeof(A)));
+void save_arrays(Out& to, const std::vector<A>& from) {
+  const std::uint64_t head[] = {from.size(), sizeof(A)};
+  to.write(reinterpret_cast<const char*>(head), sizeof(head));
+  if (!from.empty()) to.write(reinterpret_cast<const char*>(from.data()), static_cast<std::ptrdiff_t>(from.size() * sizeof(A)));
 }
-template <class In, class A>
-void load_array(In& from, std::vector<A>& to) {
-  std::uint64_t n = 0;
-  if (!from.read(reinterpret_cast<char*>(&n), sizeof(n)) || n != to.size())
-    throw usage(text() << "omni: what was saved is of " << n << " elements, and not of " << to.size());
-  if (n != 0 && !from.read(reinterpret_cast<char*>(to.data()), static_cast<std::ptrdiff_t>(n * sizeof(A))))
+template <class Out, class A, class... More>
+void save_arrays(Out& to, const std::vector<A>& first, const More&... more) {
+  save_arrays(to, first);
+  save_arrays(to, more...);
+}
+template <class In>
+void load_arrays(In& /*from*/) {}
+template <class In, class A, class... More>
+void load_arrays(In& from, std::vector<A>& first, More&... more) {
+  std::uint64_t head[2] = {0, 0};
+  if (!from.read(reinterpret_cast<char*>(head), sizeof(head)) || head[0] != first.size() || head[1] != sizeof(A))
+    throw usage(text() << "omni: what was saved is of " << head[0] << " elements of " << head[1] << " bytes, and not of "
+                       << first.size() << " of " << sizeof(A));
+  std::vector<A> read(first.size());
+  if (!read.empty() && !from.read(reinterpret_cast<char*>(read.data()), static_cast<std::ptrdiff_t>(read.size() * sizeof(A))))
     throw usage("omni: what was saved ends too early");
-}
-/// Saves arrays and a number.
-template <class Out, class A>
-void save_to(Out& to, const std::vector<A>& array, std::uint64_t steps) {
-  save_array(to, array);
-  save_array(to, std::vector<std::uint64_t>{steps});
-}
-template <class In, class A>
-void load_from(In& from, std::vector<A>& array, std::uint64_t& steps) {
-  load_array(from, array);
-  std::vector<std::uint64_t> one(1);
-  load_array(from, one);
-  steps = one[0];
+  load_arrays(from, more...);
+  first.swap(read);
 }
 
 }  // namespace omni::detail

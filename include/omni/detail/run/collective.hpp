@@ -71,7 +71,6 @@ class collective : public operation_base {
       messages_ = &transport_.open(room_);
       number_ = messages_->call();
     }
-    if (call_.codec() != nullptr) call_.codec()->begin(rank_, ranks_, number_);
     if (own_) keeps_ = transport_.keep_alive();
     ticket_ = transport_.queue();
     agrees_ = transport_.agrees_first();
@@ -155,6 +154,7 @@ class collective : public operation_base {
     }
     holds_turn_ = true;
     patience_.limit(limit_of(call_, transport_));
+    if (call_.codec() != nullptr && !std::exchange(encodes_, true)) call_.codec()->begin(rank_, ranks_, number_);
     if (auto* const w = transport_.shared_window(); w != nullptr && !records_)
       records_.emplace(*w, number_, call_,
                        how_.chooser != nullptr && call_.group() == nullptr && call_.kind == collective_kind::allreduce &&
@@ -266,6 +266,7 @@ class collective : public operation_base {
 
   // ---- running
   void run() {
+    if (call_.codec() != nullptr) call_.pack_by(1);
     if (!agrees_ && !call_.is_stage && !how_.over_datagrams) {  // each rank for itself: packets say whether they are packed
       call_.pack_by(call_.asks_to_pack() ? try_sample(call_).elements : 1);
       call_.packed = 1;
@@ -397,7 +398,7 @@ class collective : public operation_base {
   bool agrees_ = false;  // else the engine finds out whether the ranks have called alike
   bool handed_over_ = false, called_off_ = false;
   std::uint32_t ticket_ = 0, number_ = 0;  // of its turn; of the call on the transport
-  bool holds_turn_ = false, begun_ = false;
+  bool holds_turn_ = false, begun_ = false, encodes_ = false;
   std::optional<patience> doomed_;  // there is, where another operation has failed
   unsigned in_vain_ = 0;
   mailbox_room room_;

@@ -321,7 +321,9 @@ class stream_engine : lent_state<stream_state>, public stream_exchange {
     s.unpacked.open(s.arriving.size(), size, element_);
     s.sources.clear();
     const auto add = [&](std::size_t i) {
-      if (s.arriving[i].next_row() == row) s.sources.push_back(s.unpacked.elements(i, s.arriving[i], call_.null()));
+      if (s.arriving[i].next_row() != row) return;
+      if (s.arriving[i].is_packed()) expect_packed(s.arriving[i]);
+      s.sources.push_back(s.unpacked.elements(i, s.arriving[i], call_.null()));
     };
     in_rank_order(add, [&] {
       if (s.own.at(row)) s.sources.push_back(call_.input(block));
@@ -379,6 +381,7 @@ class stream_engine : lent_state<stream_state>, public stream_exchange {
       const auto row = stream.next_row();
       const auto first = map_.block(row, owner);
       if (stream.is_packed()) {
+        expect_packed(stream);
         expect_block(first, stream.peer());
         // Null on this rank, it is so in the output since it was scanned.
         if (filled != nullptr) fill_gap(*filled, call_.range(first));
@@ -403,6 +406,9 @@ class stream_engine : lent_state<stream_state>, public stream_exchange {
     }
   }
 
+  void expect_packed(const in_stream& stream) const {
+    if (!call_.may_be_packed()) throw protocol(stream.peer(), "packed blocks where none are");
+  }
   void expect_block(std::size_t block, int peer) const {
     if (!call_.exists(block)) throw protocol(peer, "a row past the end");
     if (call_.gathers() && replicated_ && !call_.comes_from(block, peer)) throw protocol(peer, "a block of another rank's part");
