@@ -43,11 +43,11 @@ struct sign {
     run_wide([&] {
       const A most = largest_magnitude(x);
       auto n = static_cast<std::uint32_t>(x.size());
-      while (n != 0 && x[n - 1] == 0) --n;
+      const bool is_finite = magnitude(most) < infinity_bits<A>;
+      while (is_finite && n != 0 && x[n - 1] == 0) --n;
       const double each = n == 0 ? 0 : 1.0 / n;
-      const A mean = magnitude(most) >= infinity_bits<A>
-                         ? std::numeric_limits<A>::quiet_NaN()
-                         : static_cast<A>(sum_of(n, [&](std::size_t i) { return std::abs(double{x[i]}) * each; }));
+      const A mean = is_finite ? static_cast<A>(sum_of(n, [&](std::size_t i) { return std::abs(double{x[i]}) * each; }))
+                               : std::numeric_limits<A>::quiet_NaN();
       std::memcpy(to, &mean, sizeof(A));
       std::memcpy(to + sizeof(A), &n, sizeof(n));
       auto* const coded = level_room(x.size());
