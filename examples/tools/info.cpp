@@ -43,7 +43,7 @@ std::string_view choice(std::size_t bytes, double density, const omni::detail::s
     case algorithm::streams:
       break;
   }
-  return automatic::streams_name(here);
+  return automatic::is_replicated(here) ? "replicated" : "colocated";
 }
 
 void print(const omni::transport::mpi& transport, const omni::calibration& measured) {
