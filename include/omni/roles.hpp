@@ -37,7 +37,7 @@ enum class collective_kind : std::uint8_t { allreduce, reduce_scatter, allgather
 }  // namespace detail
 
 /// Given to a call with a compressor: asks for report::relative_error. Costs a second allreduce, of the tensor as it is, and memory
-/// for two of it; of blocking calls only.
+/// for a copy of it; of blocking calls only.
 struct measured_error {};
 
 }  // namespace omni

@@ -528,6 +528,39 @@ TEST_CASE("encoded: codes that are as long as results, and tails by their own le
   });
 }
 
+namespace {
+
+/// A quantiser of a user's, with what the concept asks for and no more: whole numbers.
+struct whole_numbers {
+  static constexpr std::string_view name = "whole numbers";
+  static constexpr bool unbiased = false;
+  template <class A>
+  static std::size_t bytes(std::size_t n) {
+    return n;
+  }
+  template <class A>
+  static void encode(std::span<const A> x, std::uint32_t /*key*/, std::byte* to) {
+    for (const A v : x) *to++ = static_cast<std::byte>(static_cast<int>(std::lround(v)) & 255);
+  }
+  template <class A>
+  static void decode(const std::byte* from, std::uint32_t /*key*/, std::span<A> to) {
+    for (auto& v : to) v = static_cast<A>(static_cast<signed char>(*from++));
+  }
+};
+
+}  // namespace
+
+TEST_CASE("encoded: a quantiser of the user's, alone and after a sparsifier") {
+  std::vector<std::vector<float>> inputs(3, std::vector<float>(3000));
+  for (std::size_t r = 0; r < 3; ++r)
+    for (std::size_t i = 0; i < 3000; ++i) inputs[r][i] = static_cast<float>(i % 20) + 0.25F;
+  std::vector<float> wanted(3000);
+  for (std::size_t i = 0; i < 3000; ++i) wanted[i] = static_cast<float>(i % 20 * 3);
+  expect_everywhere(inputs, wanted, whole_numbers{});
+  expect_everywhere(inputs, wanted, omni::random_k{.share = 1} | whole_numbers{});
+  expect_everywhere(inputs, wanted, omni::random_blocks{.share = 1} | whole_numbers{});
+}
+
 TEST_CASE("encoded: a compressor that throws on one rank is heard of by the others") {
   testing::sharing::run(2, [](testing::sharing& comm) {
     std::vector<float> x(100, 1.0F);

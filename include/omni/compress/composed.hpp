@@ -11,14 +11,18 @@
 #include <vector>
 
 #include "../concepts.hpp"
+#include "../detail/codes/code_forms.hpp"
 #include "../detail/compress/draws.hpp"
+#include "../detail/compress/shares.hpp"
 
 namespace omni {
 
 /// Compressor: a quantiser after a sparsifier, as in `omni::random_k{.share = 0.1} | omni::dithering{}`. The quantiser has the
-/// values that are kept, and nothing else, for its block. Blocks are
-/// chosen first, if they are. Unbiased if both are, omega = (1 + omega_1)(1 + omega_2) - 1; if the
-/// first is contractive and the second unbiased with omega below 1, delta = delta_1 (1 - omega_2).
+/// values that are kept, and nothing else, for its block. Blocks are chosen first, if they are chosen.
+///
+/// Unbiased if both are, omega = (1 + omega_1)(1 + omega_2) - 1. After a contractive sparsifier delta is delta_1 delta_2, or, if
+/// the quantiser is unbiased, delta_1 (1 - omega_2) for omega_2 up to 1 and else 1 - omega_2, which is below 0. There is no bound
+/// for a contractive quantiser after an unbiased sparsifier.
 ///
 /// Results, where they are compressed again, are by the quantiser alone.
 template <sparsifier First, quantiser Second>
@@ -59,7 +63,7 @@ requires(!detail::has_choice<Second>) struct composed {
       for (std::size_t i = 0; i < k; ++i) own.values[i] = x[own.at[i]] * times;
       std::fill(own.values.begin() + static_cast<std::ptrdiff_t>(k), own.values.end(), A{});
       if constexpr (First::indexes_travel)
-        for (std::size_t i = 0; i < k; ++i) write_place(to, i, bytes_of_place(x.size()), own.at[i]);
+        for (std::size_t i = 0; i < k; ++i) write_place(to, i, detail::bytes_of_place(x.size()), own.at[i]);
       second.encode(std::span<const A>(own.values), key_of_second(key), to + places_bytes(x.size()));
     }
   }
@@ -72,7 +76,7 @@ requires(!detail::has_choice<Second>) struct composed {
       second.decode(from + places_bytes(to.size()), key_of_second(key), own.values);
       std::size_t k = 0;
       if constexpr (First::indexes_travel) {
-        for (k = 0; k < first.kept(to.size()); ++k) own.at[k] = read_place(from, k, bytes_of_place(to.size()));
+        for (k = 0; k < first.kept(to.size()); ++k) own.at[k] = read_place(from, k, detail::bytes_of_place(to.size()));
       } else {
         k = first.pick(std::span<const A>(), to.size(), key, own.at);
       }
@@ -88,8 +92,8 @@ requires(!detail::has_choice<Second>) struct composed {
   }
   [[nodiscard]] double factor(std::size_t blocks) const requires block_sparsifier<First> { return first.factor(blocks); }
   [[nodiscard]] std::uint64_t fingerprint() const {
-    return detail::fingerprint_of({}, detail::hash(First::name), first.fingerprint(), detail::hash(Second::name),
-                                  second.fingerprint());
+    return detail::fingerprint_of({}, detail::hash(First::name), detail::compressor_state(first), detail::hash(Second::name),
+                                  detail::compressor_state(second));
   }
   [[nodiscard]] constexpr std::string_view fault() const {
     if constexpr (requires { first.fault(); })
@@ -106,7 +110,6 @@ requires(!detail::has_choice<Second>) struct composed {
   }
   // Both may choose elements.
   static constexpr std::uint32_t key_of_second(std::uint32_t key) { return detail::key_from(detail::mixed(key, 2)); }
-  static constexpr std::size_t bytes_of_place(std::size_t n) { return n <= 256 ? 1 : n <= 65536 ? 2 : 4; }
   static void write_place(std::byte* to, std::size_t i, std::size_t bytes, std::uint32_t place) {
     for (std::size_t b = 0; b < bytes; ++b) to[i * bytes + b] = static_cast<std::byte>(place >> 8 * b & 255U);
   }
@@ -116,7 +119,7 @@ requires(!detail::has_choice<Second>) struct composed {
     return place;
   }
   [[nodiscard]] std::size_t places_bytes(std::size_t n) const {
-    if constexpr (First::indexes_travel) return first.kept(n) * bytes_of_place(n);
+    if constexpr (First::indexes_travel) return first.kept(n) * detail::bytes_of_place(n);
     else return 0;
   }
   template <class A>

@@ -43,7 +43,7 @@ template <compressor C, class A = float>
 requires(C::unbiased) class diana {
  public:
   explicit diana(std::size_t elements, const C& c = {}, const diana_options& options = {})
-      : compressor_(detail::with_exact_results(c)), memory_{std::make_shared<state>()} {
+      : compressor_(c), memory_{std::make_shared<state>()} {
     auto& s = *memory_.s;
     s.own.assign(elements, A{});
     s.mean.assign(elements, A{});

@@ -3,12 +3,9 @@
 #pragma once
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
-#include <limits>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -16,7 +13,7 @@
 #include "../concepts.hpp"
 #include "../detail/compress/draws.hpp"
 #include "../detail/compress/norms.hpp"
-#include "../detail/compress/planes.hpp"
+#include "../detail/compress/steps.hpp"
 
 namespace omni {
 
@@ -43,7 +40,7 @@ struct dithering {
 
   template <class A>
   [[nodiscard]] constexpr std::size_t bytes(std::size_t n) const {
-    return sizeof(A) + detail::bytes_of_planes(n, bits());
+    return detail::bytes_of_steps<A>(n, levels);
   }
   /// A bound that one level meets: (sup |x|_1 |x|_p / |x|^2) - 1.
   [[nodiscard]] double omega(std::size_t n, std::size_t block) const {
@@ -57,46 +54,22 @@ struct dithering {
 
   template <class A>
   void encode(std::span<const A> x, std::uint32_t key, std::byte* to) const {
-    using namespace detail;
-    run_wide([&] {
-      const A whole = norm_of(x, p), steps = static_cast<A>(levels);
-      std::memcpy(to, &whole, sizeof(A));
-      auto* const coded = level_room(x.size());
-      const auto zero = static_cast<int>(levels);
-      if (whole > 0)
-        for_each_index<32>(x.size(), [from = x.data(), coded, key, whole, steps, zero](std::size_t i) {
-          const A y = std::abs(from[i]) / whole * steps;
-          const int below = static_cast<int>(y);
-          const A u = static_cast<A>(static_cast<std::int32_t>(draw(key, static_cast<std::uint32_t>(i)) >> 8U)) * A{0x1p-24F};
-          const int step = std::min(below + (u < y - static_cast<A>(below) ? 1 : 0), zero);
-          coded[i] = static_cast<level>(from[i] < 0 ? zero - step : zero + step);
-        });
-      else std::fill_n(coded, x.size(), static_cast<level>(zero));
-      pack_planes(coded, x.size(), bits(), to + sizeof(A));
+    const A steps = static_cast<A>(levels);
+    detail::encode_steps(x, p, levels, to, [key, steps](A share, std::uint32_t i) {
+      const A y = share * steps;
+      const int below = static_cast<int>(y);
+      const A u = static_cast<A>(static_cast<std::int32_t>(detail::draw(key, i) >> 8U)) * A{0x1p-24F};
+      return std::min(below + (u < y - static_cast<A>(below) ? 1 : 0), static_cast<int>(steps));
     });
   }
   template <class A>
   void decode(const std::byte* from, std::uint32_t /*key*/, std::span<A> to) const {
-    using namespace detail;
-    run_wide([&] {
-      A whole = 0;
-      std::memcpy(&whole, from, sizeof(A));
-      auto* const coded = level_room(to.size());
-      unpack_planes(from + sizeof(A), to.size(), bits(), coded);
-      const A steps = static_cast<A>(levels);
-      const auto zero = static_cast<int>(levels);
-      for_each_index<32>(to.size(), [out = to.data(), coded, whole, steps, zero](std::size_t i) {
-        out[i] = static_cast<A>(int{coded[i]} - zero) / steps * whole;
-      });
-    });
+    detail::decode_steps(from, levels, to, [steps = static_cast<A>(levels)](int step) { return static_cast<A>(step) / steps; });
   }
   [[nodiscard]] std::uint64_t fingerprint() const { return detail::fingerprint_of(seed, results, levels, p); }
   [[nodiscard]] constexpr std::string_view fault() const {
     return levels == 0 || levels > 32767 ? "dithering has 1 to 32767 levels" : "";
   }
-
- private:
-  [[nodiscard]] constexpr unsigned bits() const { return static_cast<unsigned>(std::bit_width(2 * levels)); }
 };
 
 /// Quantiser: a sign or nothing, of the block's largest magnitude: 2 bits a value. omega = (sqrt(block) - 1) / 2.

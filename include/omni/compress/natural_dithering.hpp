@@ -7,7 +7,6 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -15,7 +14,7 @@
 #include "../concepts.hpp"
 #include "../detail/compress/draws.hpp"
 #include "../detail/compress/norms.hpp"
-#include "../detail/compress/planes.hpp"
+#include "../detail/compress/steps.hpp"
 
 namespace omni {
 
@@ -36,7 +35,7 @@ struct natural_dithering {
 
   template <class A>
   [[nodiscard]] constexpr std::size_t bytes(std::size_t n) const {
-    return sizeof(A) + detail::bytes_of_planes(n, bits());
+    return detail::bytes_of_steps<A>(n, levels);
   }
   /// 1/8 + d^(1/r) 2^(1-s) min(1, d^(1/r) 2^(1-s)) with r = min(p, 2); of the largest magnitude r is 2 as well.
   [[nodiscard]] double omega(std::size_t n, std::size_t block) const {
@@ -47,50 +46,31 @@ struct natural_dithering {
 
   template <class A>
   void encode(std::span<const A> x, std::uint32_t key, std::byte* to) const {
-    using namespace detail;
-    run_wide([&] {
-      const A whole = norm_of(x, p);
-      std::memcpy(to, &whole, sizeof(A));
-      auto* const coded = level_room(x.size());
-      const auto zero = static_cast<int>(levels);
-      if (whole > 0)
-        for_each_index<32>(x.size(), [from = x.data(), coded, key, whole, zero](std::size_t i) {
-          const auto y = std::min(static_cast<float>(std::abs(from[i]) / whole), 1.0F);
-          const auto r = draw(key, static_cast<std::uint32_t>(i));
-          // Of the powers of two beside it, counted so that 1 is `levels`; below the least, that or 0.
-          const int power = static_cast<int>((std::bit_cast<std::uint32_t>(y) + (r & 0x7fffffU)) >> 23U) - 127 + zero;
-          const float least = std::bit_cast<float>(static_cast<std::uint32_t>(128 - zero) << 23U);
-          const float u = static_cast<float>(static_cast<std::int32_t>(r >> 8U)) * 0x1p-24F;
-          const int lowest = u * least < y ? 1 : 0, step = y < least ? lowest : power;
-          coded[i] = static_cast<level>(from[i] < 0 ? zero - step : zero + step);
-        });
-      else std::fill_n(coded, x.size(), static_cast<level>(zero));
-      pack_planes(coded, x.size(), bits(), to + sizeof(A));
+    const auto zero = static_cast<int>(levels);
+    detail::encode_steps(x, p, levels, to, [key, zero](A share, std::uint32_t i) {
+      const auto wide = static_cast<float>(share), y = wide < 1 ? wide : 1.0F;
+      const auto r = detail::draw(key, i);
+      // Of the powers of two beside it, counted so that 1 is `levels`; below the least, that or 0.
+      const int power = static_cast<int>((std::bit_cast<std::uint32_t>(y) + (r & 0x7fffffU)) >> 23U) - 127 + zero;
+      const float least = std::bit_cast<float>(static_cast<std::uint32_t>(128 - zero) << 23U);
+      const float u = static_cast<float>(static_cast<std::int32_t>(r >> 8U)) * 0x1p-24F;
+      const int lowest = u * least < y ? 1 : 0;
+      return y < least ? lowest : power;
     });
   }
   template <class A>
   void decode(const std::byte* from, std::uint32_t /*key*/, std::span<A> to) const {
-    using namespace detail;
-    run_wide([&] {
-      A whole = 0;
-      std::memcpy(&whole, from, sizeof(A));
-      auto* const coded = level_room(to.size());
-      unpack_planes(from + sizeof(A), to.size(), bits(), coded);
-      const auto zero = static_cast<int>(levels);
-      for_each_index<32>(to.size(), [out = to.data(), coded, whole, zero](std::size_t i) {
-        const int coded_level = coded[i], l = (coded_level < 2 * zero ? coded_level : 2 * zero) - zero, step = l < 0 ? -l : l;
-        const std::uint32_t power = static_cast<std::uint32_t>(127 + step - zero) << 23U, sign = l < 0 ? 0x80000000U : 0U;
-        out[i] = static_cast<A>(std::bit_cast<float>(step == 0 ? 0U : power | sign)) * whole;
-      });
+    const auto most = static_cast<int>(levels);
+    detail::decode_steps(from, levels, to, [most](int step) {
+      const int signless = step < 0 ? -step : step, bounded = signless < most ? signless : most;
+      const std::uint32_t power = static_cast<std::uint32_t>(127 + bounded - most) << 23U, sign = step < 0 ? 0x80000000U : 0U;
+      return static_cast<A>(std::bit_cast<float>(step == 0 ? 0U : power | sign));
     });
   }
   [[nodiscard]] std::uint64_t fingerprint() const { return detail::fingerprint_of(seed, results, levels, p); }
   [[nodiscard]] constexpr std::string_view fault() const {
     return levels == 0 || levels > 100 ? "natural_dithering has 1 to 100 levels" : "";
   }
-
- private:
-  [[nodiscard]] constexpr unsigned bits() const { return static_cast<unsigned>(std::bit_width(2 * levels)); }
 };
 
 }  // namespace omni

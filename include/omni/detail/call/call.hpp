@@ -86,8 +86,11 @@ class call {
   [[nodiscard]] std::size_t element_bytes() const { return loops_->element_bytes; }
   [[nodiscard]] std::size_t size() const { return size_; }
   [[nodiscard]] std::size_t bytes() const { return size_ * loops_->element_bytes; }
-  /// Of an element of the output.
+  /// Of an element of the output; and whether it is another thing than what ranks give, whatever its size.
   [[nodiscard]] std::size_t result_bytes() const { return loops_->result_bytes; }
+  [[nodiscard]] bool has_other_results() const {
+    return codec_ && (codec_->scatters() || loops_->result_bytes != loops_->element_bytes);
+  }
   /// Of the caller's tensor.
   [[nodiscard]] std::size_t tensor_bytes() const { return codec_ ? codec_->tensor_bytes() : bytes(); }
   [[nodiscard]] bool in_place() const {
@@ -190,10 +193,7 @@ class call {
   /// @param elements of the ranks' shares the largest: what follows for the choice of an algorithm has to be the same on all ranks,
   /// whatever each wants for itself.
   void pack_by(double elements) {
-    if (codec_) {
-      packs = codec_->packs();
-      return;
-    }
+    if (codec_) return;  // which knows
     constexpr double worth_while = 0.9;
     const auto share = skips() && blocks_ != 0 && elements < 1 ? packed_share(elements) : 1;
     packed = share < worth_while ? share : 1;
@@ -300,6 +300,7 @@ class call {
   void travels_by(std::shared_ptr<tensor_codec> codec) {
     keeps_ = codec;
     codec_ = std::move(codec);
+    packs = codec_->packs();
     measure();
   }
   [[nodiscard]] tensor_codec* codec() const { return codec_.get(); }

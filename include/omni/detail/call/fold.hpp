@@ -9,29 +9,9 @@
 #include <type_traits>
 
 #include "../../operation.hpp"
-
-#if defined(__clang__)
-#pragma clang diagnostic push
-#pragma clang diagnostic ignored "-Wpass-failed"  // a user's operation may be nothing to vectorise
-#endif
+#include "vectors.hpp"
 
 namespace omni::detail {
-
-/// Calls f(0) ... f(n - 1), which touch only what belongs to their own index. The constant inner length lets compilers vectorise at
-/// -O2; the pragma says what they cannot see, that an output may be an input only at the same index.
-template <std::size_t Stride = 64, class F>
-inline void for_each_index(std::size_t n, F&& f) {
-  const std::size_t rest = n % Stride;
-  for (std::size_t i = 0; i != n - rest; i += Stride) {
-#if defined(__clang__)
-#pragma clang loop vectorize(assume_safety)
-#elif defined(__GNUC__)
-#pragma GCC ivdep
-#endif
-    for (std::size_t j = 0; j < Stride; ++j) f(i + j);
-  }
-  for (std::size_t j = 0; j < rest; ++j) f(n - rest + j);
-}
 
 /// out[i] = identity op sources[0][i] op sources[1][i] ... in the order given; without `from_identity` it starts at sources[0].
 /// There is at least one source.
@@ -82,30 +62,11 @@ void fold_portable(const Op& op, std::span<const void* const> sources, bool from
   }
 }
 
-#if (defined(__x86_64__) || defined(__i386__)) && (defined(__GNUC__) || defined(__clang__))
-/// The same code in wider vectors. Without fused multiply-add: the bits stay the same.
-template <class T, class Op>
-__attribute__((target("avx2"), flatten)) void fold_avx2(const Op& op, std::span<const void* const> sources, bool from_identity,
-                                                        T* out, std::size_t n) {
-  fold_portable(op, sources, from_identity, out, n);
-}
+/// The same; of the library's operations in wider vectors.
 template <class T, class Op>
 void fold_block(const Op& op, std::span<const void* const> sources, bool from_identity, T* out, std::size_t n) {
-  if constexpr (is_builtin<Op>) {
-    static const bool wide = __builtin_cpu_supports("avx2") != 0;
-    if (wide) return fold_avx2(op, sources, from_identity, out, n);
-  }
-  fold_portable(op, sources, from_identity, out, n);
+  if constexpr (is_builtin<Op>) run_wide([&] { fold_portable(op, sources, from_identity, out, n); });
+  else fold_portable(op, sources, from_identity, out, n);
 }
-#else
-template <class T, class Op>
-void fold_block(const Op& op, std::span<const void* const> sources, bool from_identity, T* out, std::size_t n) {
-  fold_portable(op, sources, from_identity, out, n);
-}
-#endif
 
 }  // namespace omni::detail
-
-#if defined(__clang__)
-#pragma clang diagnostic pop
-#endif

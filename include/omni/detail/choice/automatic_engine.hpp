@@ -24,8 +24,7 @@ namespace detail {
 /// Of the owner streams: whether everybody folds everything. So it is between hosts where what ranks give is so short that all of
 /// it is shorter than results.
 inline ownership owners_of_streams(const selection_context& here, const call& c) {
-  const bool is_short = here.forced == preset::automatic && !here.shares && c.codec() != nullptr &&
-                        (c.codec()->scatters() || c.result_bytes() != c.element_bytes()) &&
+  const bool is_short = here.forced == preset::automatic && !here.shares && c.has_other_results() &&
                         c.element_bytes() * static_cast<std::size_t>(here.ranks - 1) <= c.result_bytes();
   return is_short || automatic::is_replicated(here) ? ownership::replicated : ownership::shared;
 }

@@ -80,7 +80,4 @@ void expect_sound(const C& c) {
     if (const std::string_view fault = c.fault(); !fault.empty()) throw usage(text() << "omni: " << fault);
 }
 
-/// A code begins with the key from which its random numbers are drawn; 0 says that it is null.
-using code_key = std::uint32_t;
-
 }  // namespace omni::detail

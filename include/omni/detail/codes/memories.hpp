@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "../../error.hpp"
-#include "../call/fold.hpp"
+#include "../call/vectors.hpp"
 #include "../compress/draws.hpp"
 
 // What is remembered from call to call by whoever compresses: it changes what is encoded, and what is made of the results, while
@@ -107,7 +107,8 @@ struct difference_memory {
     });
     if (s->velocity.empty()) return;
     auto* const v = s->velocity.data() + at;
-    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] = v[i] = s->momentum * v[i] + sum[i];
+    const A momentum = s->momentum;
+    for_each_index<32>(sum.size(), [to = sum.data(), v, momentum](std::size_t i) { to[i] = v[i] = momentum * v[i] + to[i]; });
   }
 };
 

@@ -34,14 +34,6 @@ auto remembered_by(const C& c) {
   else return remembering<C, no_memory>{c, {}};
 }
 
-/// The same with results that keep all their bits.
-template <class C>
-C with_exact_results(C c) {
-  if constexpr (requires { c.results; }) c.results = result_form::as_they_are;
-  else if constexpr (requires { c.first, c.second; }) c.second = with_exact_results(c.second);
-  return c;
-}
-
 // Arrays are saved as their length, the bytes of an element, and the elements. Nothing is changed by what is not what was saved.
 template <class Out, class A>
 void save_arrays(Out& to, const std::vector<A>& from) {

@@ -9,36 +9,12 @@
 #include <utility>
 #include <vector>
 
-#include "../call/fold.hpp"
+#include "../call/vectors.hpp"
 
 // Numbers of a few bits each, put into bytes. Numbers of b bits are written as planes of 8, 4, 2 and 1 bits of each number. A byte
 // of a plane holds bits of numbers that lie far apart, so that vectors of neighbours are packed by shifts alone.
 
-#if defined(__clang__)
-#pragma clang diagnostic push
-#pragma clang diagnostic ignored "-Wpass-failed"  // a compressor's loop may be nothing to vectorise
-#endif
-
 namespace omni::detail {
-
-/// Runs f compiled for AVX2 too, where the machine has it; without fused multiply-add: the bits stay the same.
-#if (defined(__x86_64__) || defined(__i386__)) && (defined(__GNUC__) || defined(__clang__))
-template <class F>
-__attribute__((target("avx2"), flatten)) void run_avx2(const F& f) {
-  f();
-}
-template <class F>
-void run_wide(const F& f) {
-  static const bool wide = __builtin_cpu_supports("avx2") != 0;
-  if (wide) return run_avx2(f);
-  f();
-}
-#else
-template <class F>
-void run_wide(const F& f) {
-  f();
-}
-#endif
 
 /// What a number of the planes is before it is packed.
 using level = std::uint16_t;
@@ -141,7 +117,3 @@ inline void unpack_planes(const std::byte* from, std::size_t n, unsigned bits, l
 }
 
 }  // namespace omni::detail
-
-#if defined(__clang__)
-#pragma clang diagnostic pop
-#endif

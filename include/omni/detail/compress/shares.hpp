@@ -25,6 +25,9 @@ constexpr std::string_view fault_of_share(std::size_t count, double share) {
   return count == 0 && !(share > 0 && share <= 1) ? "a share is more than 0 and at most 1" : "";
 }
 
+/// Of an element's place in a block of n.
+constexpr std::size_t bytes_of_place(std::size_t n) { return n <= 256 ? 1 : n <= 65536 ? 2 : 4; }
+
 /// Memory for n bits that are not set, kept from call to call.
 inline std::span<std::uint64_t> cleared_bits(std::size_t n) {
   thread_local std::vector<std::uint64_t> room;

@@ -51,15 +51,16 @@ code_form form_of([[maybe_unused]] const C& c, [[maybe_unused]] const F& f) {
   }
 }
 
-/// |out - sum| / |sum|.
+/// |out - sum| / |sum|, where `sum` has the tensors one after the other.
 template <class T>
-double relative_error_of(std::span<const T> out, std::span<const T> sum) {
+double relative_error_of(const tensor_pieces<T>& out, const std::vector<T>& sum) {
   double error = 0, all = 0;
-  for (std::size_t i = 0; i < sum.size(); ++i) {
-    const auto exact = static_cast<double>(sum[i]), off = static_cast<double>(out[i]) - exact;
-    error += off * off;
-    all += exact * exact;
-  }
+  for (const auto& p : out)
+    for (std::size_t i = 0; i < p.size; ++i) {
+      const auto exact = static_cast<double>(sum[p.position + i]), off = static_cast<double>(p.out[i]) - exact;
+      error += off * off;
+      all += exact * exact;
+    }
   return all == 0 ? std::sqrt(error) : std::sqrt(error / all);
 }
 
@@ -91,7 +92,7 @@ auto with_codes(std::vector<tensor_piece<T>> pieces, const F& f, const A&... mor
   auto codec = std::make_shared<codec_type>(
       compressor, memory, std::move(pieces), block, form_of<std::remove_cvref_t<decltype(c.topology)>, memory_type>(compressor, f),
       loops_of<T, sum, fixed_blocks, detector_type>, std::make_shared<const typed>(sum{}, fixed_blocks{block}, c.detector));
-  [[maybe_unused]] std::vector<T> exact, results;
+  [[maybe_unused]] std::vector<T> exact;
   if constexpr (measures) {
     static_assert(F::waits, "omni: measured_error is for blocking calls");
     for (const auto& p : codec->pieces()) exact.insert(exact.end(), p.in, p.in + p.size);
@@ -105,10 +106,9 @@ auto with_codes(std::vector<tensor_piece<T>> pieces, const F& f, const A&... mor
   made.limit = c.limit;
   auto done = f(made, c.topology);
   if constexpr (measures && F::waits) {
-    for (const auto& p : codec->pieces()) results.insert(results.end(), p.out, p.out + p.size);
     const deadline limit{c.limit};
     with_call<C, T>(std::span<const T>(exact), std::span<T>(exact), f, c.partition, c.detector, c.topology, limit);
-    done.relative_error = relative_error_of(std::span<const T>(results), std::span<const T>(exact));
+    done.relative_error = relative_error_of(codec->pieces(), exact);
   }
   return done;
 }

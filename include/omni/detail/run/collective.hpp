@@ -266,7 +266,6 @@ class collective : public operation_base {
 
   // ---- running
   void run() {
-    if (call_.codec() != nullptr) call_.pack_by(1);
     if (!agrees_ && !call_.is_stage && !how_.over_datagrams) {  // each rank for itself: packets say whether they are packed
       call_.pack_by(call_.asks_to_pack() ? try_sample(call_).elements : 1);
       call_.packed = 1;

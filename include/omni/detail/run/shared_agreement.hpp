@@ -129,9 +129,7 @@ class shared_agreement {
 
   // Bytes that a contribution may have; 0 if records have none.
   [[nodiscard]] std::size_t recorded_bytes(const call& c) const {
-    if (!automatic::is_recorded(c.bytes(), window_->ranks()) || (c.codec() != nullptr && c.codec()->scatters()) ||
-        c.result_bytes() != c.element_bytes())
-      return 0;
+    if (!automatic::is_recorded(c.bytes(), window_->ranks()) || c.has_other_results()) return 0;
     const auto bytes = contribution::largest(c, number_of_parts());
     return bytes <= shared_records::large_bytes(window_->ranks()) ? std::max<std::size_t>(bytes, 1) : 0;
   }

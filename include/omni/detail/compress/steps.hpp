@@ -1,0 +1,60 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+
+#include "../call/vectors.hpp"
+#include "norms.hpp"
+#include "planes.hpp"
+
+// Values as a sign and one of so many steps of their block's norm: the norm, then the steps in planes.
+
+namespace omni::detail {
+
+/// Bits of a sign and one of the steps 0 ... levels.
+constexpr unsigned bits_of_steps(unsigned levels) { return static_cast<unsigned>(std::bit_width(2 * levels)); }
+template <class A>
+constexpr std::size_t bytes_of_steps(std::size_t n, unsigned levels) {
+  return sizeof(A) + bytes_of_planes(n, bits_of_steps(levels));
+}
+
+/// @param step_of (y, i): the step, 0 to `levels`, of a value that is y times the norm.
+template <class A, class StepOf>
+void encode_steps(std::span<const A> x, norm p, unsigned levels, std::byte* to, const StepOf& step_of) {
+  run_wide([&] {
+    const A whole = norm_of(x, p);
+    std::memcpy(to, &whole, sizeof(A));
+    auto* const coded = level_room(x.size());
+    const auto zero = static_cast<int>(levels);
+    if (whole > 0)  // neither null nor NaN
+      for_each_index<32>(x.size(), [from = x.data(), coded, whole, zero, step_of](std::size_t i) {
+        const int step = step_of(std::abs(from[i]) / whole, static_cast<std::uint32_t>(i));
+        coded[i] = static_cast<level>(from[i] < 0 ? zero - step : zero + step);
+      });
+    else std::fill_n(coded, x.size(), static_cast<level>(zero));
+    pack_planes(coded, x.size(), bits_of_steps(levels), to + sizeof(A));
+  });
+}
+/// @param value_of (step): what share of the norm it is, of steps from -levels on; what a peer sends may be beyond `levels`.
+template <class A, class ValueOf>
+void decode_steps(const std::byte* from, unsigned levels, std::span<A> to, const ValueOf& value_of) {
+  run_wide([&] {
+    A whole = 0;
+    std::memcpy(&whole, from, sizeof(A));
+    auto* const coded = level_room(to.size());
+    unpack_planes(from + sizeof(A), to.size(), bits_of_steps(levels), coded);
+    const auto zero = static_cast<int>(levels);
+    for_each_index<32>(to.size(), [out = to.data(), coded, whole, zero, value_of](std::size_t i) {
+      out[i] = value_of(int{coded[i]} - zero) * whole;
+    });
+  });
+}
+
+}  // namespace omni::detail
