@@ -44,10 +44,11 @@ need cmake:cmake make:make g++:g++ mpicxx:libopenmpi-dev mpirun:openmpi-bin \
 
 build=build/bench-build
 mkdir -p build
-cmake -S . -B "$build" -DCMAKE_BUILD_TYPE=Release -DOMNI_BUILD_TESTS=OFF -DOMNI_BUILD_EXAMPLES=OFF -DOMNI_BUILD_BENCH=ON > "$build.log" 2>&1 ||
+cmake -S . -B "$build" -DCMAKE_BUILD_TYPE=Release -DOMNI_BUILD_TESTS=OFF -DOMNI_BUILD_EXAMPLES=ON -DOMNI_BUILD_BENCH=ON > "$build.log" 2>&1 ||
   { mkdir -p build; cat "$build.log"; exit 1; }
 cmake --build "$build" --target "$target" -j "$(nproc)" >> "$build.log" 2>&1 || { cat "$build.log"; exit 1; }
 program=$build/bench/$target
+[ "$target" != omni-switch ] || program=$build/examples/tools/$target
 if [ "$only_build" = yes ]; then echo "$program"; exit 0; fi
 if [ "$help" = yes ]; then usage; "$program" --help; exit 0; fi
 

@@ -8,7 +8,7 @@ cd "$(dirname "$0")/../.." || exit 1
 
 usage() {
   cat <<'EOF'
-usage: bash bench/cluster/run.sh [--hosts N] [--ranks R] [--rate RATE] [--queue SIZE] [--congestion NAME] [--must-drop] [--program WHAT] [options of omni-bench-collectives]
+usage: bash bench/cluster/run.sh [--hosts N] [--ranks R] [--rate RATE] [--queue SIZE] [--congestion NAME] [--must-drop] [--mtu BYTES] [--switch user|kernel] [--program WHAT] [options of omni-bench-collectives]
 
   --hosts N       hosts (default 4)
   --ranks R       ranks on each, servers included (default 1)
@@ -17,6 +17,8 @@ usage: bash bench/cluster/run.sh [--hosts N] [--ranks R] [--rate RATE] [--queue 
   --congestion NAME  TCP's congestion control: cubic (default: Linux's), reno, bbr, ..., or machine: what is set here. With bbr each
                   connection all but pauses for 200 ms every 10 s, and calls wait for it
   --must-drop     the exit status is 1 if full queues dropped nothing
+  --mtu BYTES     of the links (default 1500)
+  --switch WHERE  an omni-switch at 10.77.0.254:4800 between the hosts, which adds in user space or in the kernel
   --program WHAT  to run: a file, or one of the programs of bench/ by its name, which is built then (default omni-bench-collectives)
 
 Everything else goes to the benchmark; the default is --sizes 64M --repeats 7. The benchmark calibrates the communicator first, holds the bytes that cross the interfaces
@@ -25,7 +27,7 @@ as well.
 EOF
 }
 
-hosts=4 ranks=1 rate=1gbit queue=16mb congestion=default must_drop=0 program=omni-bench-collectives
+hosts=4 ranks=1 rate=1gbit queue=16mb congestion=default must_drop=0 mtu=1500 switch= program=omni-bench-collectives
 args=()
 while [ $# -gt 0 ]; do
   case "$1" in
@@ -35,6 +37,8 @@ while [ $# -gt 0 ]; do
     --queue) queue=${2:?}; shift 2 ;;
     --congestion) congestion=${2:?}; shift 2 ;;
     --must-drop) must_drop=1; shift ;;
+    --mtu) mtu=${2:?}; shift 2 ;;
+    --switch) switch=${2:?}; shift 2 ;;
     --program) program=${2:?}; shift 2 ;;
     --help|-h) usage; exit 0 ;;
     *) args+=("$1"); shift ;;
@@ -59,9 +63,16 @@ case "$program" in
 esac
 case "$program" in
   */omni-bench-collectives) args=(--rate "$gigabits" --count-bytes --calibrate "${args[@]}") ;;
+  */omni-bench-in-network) args=(--rate "$gigabits" --switch 10.77.0.254:4800 "${args[@]}") ;;
   */omni-bench-compression) args=(--rate "$gigabits" "${args[@]}") ;;
 esac
 program=$(readlink -f "$program")
+case "$switch" in
+  '') ;;
+  user | kernel) switch_program=$(bash bench/run.sh --build omni-switch) || exit 1
+    switch_program=$(readlink -f "$switch_program") ;;
+  *) echo "--switch user or kernel, not $switch" >&2; exit 2 ;;
+esac
 
 . tests/support/install.sh
 need ip:iproute2 tc:iproute2 mpirun:openmpi-bin
@@ -69,6 +80,7 @@ need ip:iproute2 tc:iproute2 mpirun:openmpi-bin
 tag=omni$$
 work=$(mktemp -d /tmp/omni-cluster.XXXXXX)
 clean() {
+  [ -z "${switch_pid:-}" ] || { kill "$switch_pid"; wait "$switch_pid"; } 2> /dev/null
   for i in $(seq 1 "$hosts"); do ip netns del "$tag-h$i" 2> /dev/null; done
   ip netns del "$tag-switch" 2> /dev/null
   rm -rf "$work"
@@ -92,7 +104,7 @@ list=
 for i in $(seq 1 "$hosts"); do
   ns=$tag-h$i
   ip netns add "$ns"
-  ip link add "v$i" netns "$ns" type veth peer name "b$i" netns "$tag-switch"
+  ip link add "v$i" mtu "$mtu" netns "$ns" type veth peer name "b$i" mtu "$mtu" netns "$tag-switch"
   in_switch ip link set "b$i" master br0 up
   ip netns exec "$ns" ip addr add "10.77.0.$i/24" dev "v$i"
   ip netns exec "$ns" ip link set "v$i" up
@@ -115,6 +127,20 @@ EOF
 chmod +x "$work/on"
 trap - ERR
 set +E
+if [ -n "$switch" ]; then
+  in_switch ip link set lo up
+  in_switch ip addr add 10.77.0.254/24 dev br0
+  ports=$(seq -s, -f 'b%g' 1 "$hosts")
+  adds=()
+  if [ "$switch" = kernel ]; then adds=(--bpf "$(dirname "$switch_program")/switch.bpf.o" --ports "$ports"); fi
+  in_switch "$switch_program" --listen 10.77.0.254:4800 "${adds[@]}" > "$work/switch.log" 2>&1 &
+  switch_pid=$!
+  for i in $(seq 50); do
+    grep -q 'listens' "$work/switch.log" && break
+    kill -0 "$switch_pid" 2> /dev/null || { cat "$work/switch.log"; echo "skipped: no switch can be started here"; switch_pid=; exit 77; }
+    sleep 0.1
+  done
+fi
 
 bytes() { # sent by all hosts
   local sum=0 i n
@@ -127,8 +153,8 @@ bytes() { # sent by all hosts
 dropped() { # packets, by all queues
   local i
   for i in $(seq 1 "$hosts"); do
-    ip netns exec "$tag-h$i" tc -s qdisc show dev "v$i"
-    in_switch tc -s qdisc show dev "b$i"
+    ip netns exec "$tag-h$i" tc -s qdisc show dev "v$i" root
+    in_switch tc -s qdisc show dev "b$i" root  # not what a classifier has taken
   done | awk '{ for (k = 1; k < NF; ++k) if ($k == "(dropped") sum += $(k + 1) } END { print sum + 0 }'
 }
 [ "$congestion" != machine ] || congestion=$(cat /proc/sys/net/ipv4/tcp_congestion_control)
@@ -140,6 +166,10 @@ timeout ${OMNI_CLUSTER_TIMEOUT:-550} mpirun --mca plm_rsh_agent $work/on --mca o
 -x OMPI_MCA_coll_tuned_use_dynamic_rules ${OMNI_TRACE:+-x OMNI_TRACE} -np $((hosts * ranks)) $program ${args[*]}"
 "$work/on" 10.77.0.1 "$command" < /dev/null
 code=$?
+if [ -n "$switch" ]; then
+  kill "$switch_pid"; wait "$switch_pid"; switch_pid=
+  sed 's/^/# /' "$work/switch.log"
+fi
 drops=$(dropped)
 echo "# $(($(bytes) - before)) bytes crossed the links in all; full queues dropped $drops packets"
 if [ $code = 0 ] && [ $must_drop = 1 ] && [ "$drops" = 0 ]; then

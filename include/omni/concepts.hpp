@@ -199,8 +199,17 @@ concept sparsifier = (block_sparsifier<S> || element_sparsifier<S>)&&!quantiser<
 template <class C>
 concept compressor = quantiser<C> || sparsifier<C>;
 
+/// How numbers are added where no processor of a host does it: by a switch (arithmetic/shared_exponent.hpp, arithmetic/native.hpp).
+///
+/// `loops<T, Op>()` is how elements become integers, or null where the call is not for a switch.
+template <class A>
+concept arithmetic = std::copyable<A> && requires {
+  { A::name } -> std::convertible_to<std::string_view>;
+  requires A::is_arithmetic;
+};
+
 /// Anything that may be given to a call beside data, operation and deadline.
 template <class P>
-concept policy = partitioner<P> || zero_detector<P> || topology<P> || compressor<P>;
+concept policy = partitioner<P> || zero_detector<P> || topology<P> || compressor<P> || arithmetic<P>;
 
 }  // namespace omni

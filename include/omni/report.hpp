@@ -23,6 +23,8 @@ struct report {
   std::size_t tensor_bytes = 0;    ///< of the tensor, where the call has a compressor
   std::size_t encoded_bytes = 0;   ///< of what it made of this rank's blocks that are not null; elements where no codes travel
   double relative_error = 0;       ///< where measured_error asks for it: |out - sum| / |sum|, of Euclidean norms
+  double error_bound = 0;          ///< of a shared exponent: of each element, relative to the largest magnitude in its block
+  std::size_t escaped_blocks = 0;  ///< that no switch could reduce (not finite), and the hosts have
   std::size_t extra_bytes = 0;     ///< buffers that the call used beside the tensor
   double density = 0;              ///< blocks_sent / blocks_total: 1 where nothing was looked for (mpi, ring, local)
   double union_density = 0;        ///< union_blocks / blocks_total
@@ -45,6 +47,8 @@ struct report {
     if (bytes_saved != 0) to << "packed " << elements_sent << " elements to save " << bytes_saved << " B, ";
     if (tensor_bytes != 0) to << "encoded " << tensor_bytes << " B as " << encoded_bytes << " B, ";
     if (relative_error != 0) to << "relative error " << relative_error << ", ";
+    if (error_bound != 0) to << "error below " << error_bound << " of a block's largest, ";
+    if (escaped_blocks != 0) to << escaped_blocks << " blocks on the hosts, ";
     to << seconds * 1e3 << " ms = detect " << detect_seconds * 1e3 << " + exchange " << exchange_seconds * 1e3 << " + fold "
        << fold_seconds * 1e3 << " + deliver " << deliver_seconds * 1e3 << " ms";
     return to;

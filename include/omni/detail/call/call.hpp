@@ -28,6 +28,8 @@
 
 namespace omni::detail {
 
+struct fixed_loops;
+
 /// Where there is no member.
 struct nothing {};
 
@@ -69,16 +71,17 @@ class call {
   double packed = 1;             ///< of a block's bytes, what its packed form has, as far as the ranks have agreed on it
   std::size_t packet_bytes = 0;  ///< as the caller chose them for the topology, 0: not
   int window = 0;
-  bool agreed = false;               ///< all ranks are known to have called alike
-  bool shares = false;               ///< and share memory for packets
-  std::chrono::nanoseconds limit{};  ///< of a wait, as the caller chose it; 0: not
-  bool is_stage = false;             ///< of another call, that is: neither traced by itself nor left to MPI unseen
-  const void* native = nullptr;      ///< how the transport reduces it by itself, if it does
-  bool is_part = false;              ///< of a key-value call, which is what is told of
-  const signature* terms = nullptr;  ///< of that call, which are what ranks have to give alike
-  bool is_summary = false;           ///< three numbers that go with the agreement, where there is one
-  own_record* record = nullptr;      ///< or what goes with the record, where ranks share memory
-  bool is_agreed_by_terms = false;   ///< the round of such numbers has been its agreement
+  bool agreed = false;                 ///< all ranks are known to have called alike
+  bool shares = false;                 ///< and share memory for packets
+  std::chrono::nanoseconds limit{};    ///< of a wait, as the caller chose it; 0: not
+  bool is_stage = false;               ///< of another call, that is: neither traced by itself nor left to MPI unseen
+  const void* native = nullptr;        ///< how the transport reduces it by itself, if it does
+  bool is_part = false;                ///< of a key-value call, which is what is told of
+  const signature* terms = nullptr;    ///< of that call, which are what ranks have to give alike
+  bool is_summary = false;             ///< three numbers that go with the agreement, where there is one
+  own_record* record = nullptr;        ///< or what goes with the record, where ranks share memory
+  const fixed_loops* fixed = nullptr;  ///< how a switch reduces it, if one can
+  bool is_agreed_by_terms = false;     ///< the round of such numbers has been its agreement
 
   // ---- elements
   [[nodiscard]] const element_loops& loops() const { return *loops_; }
@@ -330,6 +333,7 @@ class call {
     made.keeps_ = keeps_;
     made.limit = limit;
     made.native = native;
+    made.fixed = fixed;
     return made;
   }
   /// For n elements from `first` on, in place in the output.

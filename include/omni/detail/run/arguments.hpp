@@ -45,7 +45,7 @@ std::span<span_element<A>> as_span(A& a) {
   return span_over(a);
 }
 
-enum class kind { partitioner, detector, topology, compressor, error, limit, operation, root, sizes, null, none };
+enum class kind { partitioner, detector, topology, compressor, arithmetic, error, limit, operation, root, sizes, null, none };
 
 template <class A>
 inline constexpr bool is_null_value = false;
@@ -58,6 +58,7 @@ consteval kind kind_of() {
   else if constexpr (zero_detector<A>) return kind::detector;
   else if constexpr (topology<A>) return kind::topology;
   else if constexpr (compresses<A>) return kind::compressor;
+  else if constexpr (arithmetic<A>) return kind::arithmetic;
   else if constexpr (std::is_same_v<A, measured_error>) return kind::error;
   else if constexpr (std::is_same_v<A, deadline>) return kind::limit;
   else if constexpr (std::is_same_v<A, root>) return kind::root;
@@ -122,6 +123,8 @@ consteval bool legal() {
   static_assert(one_partitioner, "omni: two partitioners were given; each kind of policy at most once");
   constexpr bool one_detector = count_of<kind::detector, T, A...> <= 1;
   static_assert(one_detector, "omni: two zero detectors were given; each kind of policy at most once");
+  constexpr bool one_arithmetic = count_of<kind::arithmetic, T, A...> <= 1;
+  static_assert(one_arithmetic, "omni: two arithmetics were given; each kind of policy at most once");
   constexpr bool one_topology = count_of<kind::topology, T, A...> <= 1;
   static_assert(one_topology, "omni: two topologies were given; each kind of policy at most once");
   constexpr auto compressors = count_of<kind::compressor, T, A...>;
@@ -156,9 +159,9 @@ consteval bool legal() {
                 "omni: a null_value is given at most once, to allgather and broadcast only, and is one of the elements' type");
   constexpr bool runs = C == collective_kind::allreduce || ((kind_of<A, T>() != kind::topology || is_for_family<A>)&&...);
   static_assert(runs, "omni: reduce_scatter, allgather, reduce and broadcast run by automatic or colocated");
-  return type && known && one_role && one_partitioner && one_detector && one_topology && one_limit && one_operation && sums &&
-         compressors <= 1 && encodable && sums_codes && asks && even && reduces && roots <= (has_root ? 1 : 0) &&
-         sizes <= (has_sizes ? 1 : 0) && null && runs;
+  return type && known && one_role && one_partitioner && one_detector && one_arithmetic && one_topology && one_limit &&
+         one_operation && sums && compressors <= 1 && encodable && sums_codes && asks && even && reduces &&
+         roots <= (has_root ? 1 : 0) && sizes <= (has_sizes ? 1 : 0) && null && runs;
 }
 
 /// The parts of a call beside its data, each given or defaulted.
@@ -195,6 +198,27 @@ void take_roles(call& made, const A&... more) {
   made.kind = C;
   made.root = pick<kind::root, T>(root{}, all).rank;
   made.part_sizes = pick<kind::sizes, T>(part_sizes{}, all).elements;
+}
+
+/// A communicator beside which there is a switch (omni/fabric.hpp).
+template <class Comm>
+inline constexpr bool is_fabric = false;
+template <class Comm>
+requires requires { Comm::is_fabric; }
+inline constexpr bool is_fabric<Comm> = true;
+
+/// Notes how a switch does it, where there is one and it can. F::place, of what runs calls of users: what the call is on.
+template <collective_kind C, class T, class Op, class F, class... A>
+void note_arithmetic(call& made, const A&... more) {
+  constexpr bool given = count_of<kind::arithmetic, T, A...> != 0;
+  constexpr bool has_switch = requires { requires is_fabric<typename F::place>; };
+  if constexpr (!has_switch) {
+    static_assert(!given, "omni: an arithmetic is for calls on an omni::fabric");
+  } else if constexpr (C == collective_kind::allreduce) {
+    const std::tuple<const A&...> all(more...);
+    made.fixed =
+        pick<kind::arithmetic, T>(typename F::place::default_arithmetic{}, all).template loops<T, std::remove_const_t<Op>>();
+  }
 }
 
 }  // namespace omni::detail

@@ -14,6 +14,7 @@
 #include "../../topology/colocated.hpp"
 #include "../../topology/dedicated.hpp"
 #include "../../topology/hierarchical.hpp"
+#include "../../topology/in_network.hpp"
 #include "../../topology/replicated.hpp"
 #include "../../topology/ring.hpp"
 #include "../call/call.hpp"
@@ -87,9 +88,26 @@ consteval bool is_place() {
 [[noreturn, gnu::cold]] inline void refuse_servers() {
   throw usage("omni: a plain communicator has no dedicated servers; make an omni::cluster of it");
 }
+/// Gives f a call on a fabric: the communicator, and the topology, which is the switch where that can do it.
+template <class Fabric, class Call, class Topology, class F>
+auto on_fabric(Fabric& fabric, Call& c, const Topology& topology, const F& f) {
+  constexpr bool asked = std::is_same_v<Topology, in_network>;
+  if constexpr (asked || std::is_same_v<Topology, automatic>) {
+    if (c.fixed != nullptr && fabric.uses_switch() && (asked || fabric.is_worth(c.bytes()))) {
+      return f(fabric.comm(), c, fabric.way(c));
+    }
+    choose_topology(c, automatic{});
+    return f(fabric.comm(), c, automatic{});
+  } else {
+    return f(fabric.comm(), c, topology);
+  }
+}
+
 template <class Comm, class Call, class Topology>
 report run_call(Comm& comm, Call& c, const Topology& topology) {
-  if constexpr (!is_place<Comm, Topology>()) {
+  if constexpr (is_fabric<Comm>) {
+    return on_fabric(comm, c, topology, [](auto& on, auto& call, const auto& t) { return run_call(on, call, t); });
+  } else if constexpr (!is_place<Comm, Topology>()) {
     return {};
   } else if constexpr (transport_type<Comm>) {
     return run_over(comm, c, topology);
@@ -103,7 +121,9 @@ report run_call(Comm& comm, Call& c, const Topology& topology) {
 }
 template <class Comm, class Call, class Topology>
 request start_call(Comm& comm, Call& c, const Topology& topology) {
-  if constexpr (!is_place<Comm, Topology>()) {
+  if constexpr (is_fabric<Comm>) {
+    return on_fabric(comm, c, topology, [](auto& on, auto& call, const auto& t) { return start_call(on, call, t); });
+  } else if constexpr (!is_place<Comm, Topology>()) {
     return {};
   } else if constexpr (transport_type<Comm>) {
     return start_over(comm, c, topology);
@@ -129,13 +149,15 @@ auto with_call(std::span<const T> in, std::span<T> out, const F& f, const A&... 
   choose_topology(made, c.topology);
   made.limit = c.limit;
   take_roles<C, T>(made, more...);
+  note_arithmetic<C, T, decltype(c.op), F>(made, more...);
   return f(made, c.topology);
 }
 
 /// Whether messages arrive. A communicator's do.
 template <class Comm>
 consteval bool loses_nothing() {
-  if constexpr (transport_type<std::remove_const_t<Comm>>) return !may_lose<std::remove_const_t<Comm>>;
+  if constexpr (is_fabric<std::remove_const_t<Comm>>) return loses_nothing<typename Comm::carrier>();
+  else if constexpr (transport_type<std::remove_const_t<Comm>>) return !may_lose<std::remove_const_t<Comm>>;
   else return true;
 }
 
@@ -202,6 +224,7 @@ template <class Comm>
 struct runner {
   static constexpr bool waits = true;
   static constexpr bool loses_nothing = omni::detail::loses_nothing<Comm>();
+  using place = std::remove_const_t<Comm>;
   Comm& comm;
   template <class Call, class Topology>
   report operator()(Call& call, const Topology& topology) const {
@@ -212,6 +235,7 @@ template <class Comm>
 struct starter {
   static constexpr bool waits = false;
   static constexpr bool loses_nothing = omni::detail::loses_nothing<Comm>();
+  using place = std::remove_const_t<Comm>;
   Comm& comm;
   template <class Call, class Topology>
   request operator()(Call& call, const Topology& topology) const {

@@ -87,6 +87,7 @@ auto with_group(std::vector<std::span<const std::byte>> in, std::vector<std::spa
   choose_topology(made, c.topology);
   made.limit = c.limit;
   take_roles<C, T>(made, more...);
+  note_arithmetic<C, T, decltype(c.op), F>(made, more...);
   return f(made, c.topology);
 }
 

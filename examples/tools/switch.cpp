@@ -1,0 +1,154 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+//
+// omni-switch: the switch of an omni::fabric, in user space, or in the kernel between the ports of a router (docs/in_network.md).
+//
+//     omni-switch --listen 10.0.0.254:4800
+//     omni-switch --listen 10.0.0.254:4800 --bpf switch.bpf.o --ports eth1,eth2,eth3
+
+#include <arpa/inet.h>
+#include <net/if.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <csignal>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <iostream>
+#include <memory>
+#include <omni/detail/fabric/software_switch.hpp>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "switch_maps.h"
+#if defined(OMNI_WITH_BPF)
+#include "switch_kernel.hpp"
+#endif
+
+namespace {
+
+volatile std::sig_atomic_t stopped = 0;
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+sockaddr_in address_of(const std::string& where) {
+  const auto colon = where.rfind(':');
+  sockaddr_in a{};
+  a.sin_family = AF_INET;
+  if (colon == std::string::npos || inet_pton(AF_INET, where.substr(0, colon).c_str(), &a.sin_addr) != 1)
+    throw std::runtime_error("--listen wants ADDRESS:PORT, not " + where);
+  a.sin_port = htons(static_cast<std::uint16_t>(std::stoi(where.substr(colon + 1))));
+  return a;
+}
+/// A worker's address as a number, and back.
+std::uint64_t number_of(const sockaddr_in& a) { return std::uint64_t{ntohl(a.sin_addr.s_addr)} << 16U | ntohs(a.sin_port); }
+sockaddr_in address_of(std::uint64_t number) {
+  sockaddr_in a{};
+  a.sin_family = AF_INET;
+  a.sin_addr.s_addr = htonl(static_cast<std::uint32_t>(number >> 16U));
+  a.sin_port = htons(static_cast<std::uint16_t>(number));
+  return a;
+}
+
+void print(const omni::detail::switch_counters& c, const omni::detail::switch_leases& l) {
+  std::cout << "omni-switch: " << l.jobs() << " jobs, " << l.slots_leased() << " slots leased; " << c.contributions
+            << " contributions, " << c.results << " results, " << c.answers << " sent again, " << c.pending
+            << " asked too early; dropped: " << c.damaged << " damaged, " << c.strange << " of strangers, " << c.late << " late"
+            << std::endl;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app{"The switch of an omni::fabric: adds what the ranks of a job send, and sends each the sum"};
+  std::string listen = "0.0.0.0:4800", object;
+  std::vector<std::string> ports;
+  omni::detail::switch_leases::settings settings;
+  double every = 0;
+  app.add_option("--listen", listen, "address and port (IPv4, UDP)")->capture_default_str();
+  app.add_option("--slots", settings.slots, "packets that the switch can hold, of all jobs")
+      ->capture_default_str()
+      ->check(CLI::Range(1, OMNI_SWITCH_SLOTS));
+  app.add_option("--job-slots", settings.most_slots, "and of one job at most")->capture_default_str();
+  app.add_option("--lease", settings.seconds, "seconds without a packet after which a job's slots may go to another")
+      ->capture_default_str();
+  app.add_option("--bpf", object, "add in the kernel, by this classifier (switch.bpf.o)");
+  app.add_option("--ports", ports, "with --bpf: the interfaces on which workers are")->delimiter(',');
+  app.add_option("--print", every, "say what was counted, every so many seconds; 0: only at the end")->capture_default_str();
+  CLI11_PARSE(app, argc, argv);
+  try {
+    std::random_device device;
+    const auto draw = [&device] { return static_cast<std::uint32_t>(device()); };
+    const auto here = address_of(listen);
+    const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    const int room = 16 << 20;
+    if (fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &room, sizeof(room)) != 0)
+      static_cast<void>(setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &room, sizeof(room)));
+    if (fd < 0 || bind(fd, reinterpret_cast<const sockaddr*>(&here), sizeof(here)) != 0)
+      throw std::runtime_error("cannot listen on " + listen + ": " + std::strerror(errno));
+    std::signal(SIGINT, [](int) { stopped = 1; });
+    std::signal(SIGTERM, [](int) { stopped = 1; });
+
+    std::function<void(omni::detail::switch_packet&, std::size_t, std::uint64_t)> take;
+    std::function<void()> tell;
+    std::function<void(double)> expire;
+    const auto send = [fd](std::uint64_t to, std::span<const std::byte> d) {
+      const auto a = address_of(to);
+      static_cast<void>(sendto(fd, d.data(), d.size(), 0, reinterpret_cast<const sockaddr*>(&a), sizeof(a)));
+    };
+    std::unique_ptr<omni::detail::software_switch> software;
+#if defined(OMNI_WITH_BPF)
+    std::unique_ptr<kernel_switch> kernel;
+    if (!object.empty()) {
+      kernel = std::make_unique<kernel_switch>(object, ports, ntohs(here.sin_port), settings, draw);
+      take = [&](omni::detail::switch_packet& p, std::size_t n, std::uint64_t from) { kernel->take(p, n, from, now(), send); };
+      tell = [&] { print(kernel->counters(), kernel->leases()); };
+      expire = [&](double at) { kernel->expire(at); };
+    }
+#else
+    if (!object.empty()) throw std::runtime_error("this omni-switch was built without libbpf");
+#endif
+    if (object.empty()) {
+      software = std::make_unique<omni::detail::software_switch>(settings, draw);
+      take = [&](omni::detail::switch_packet& p, std::size_t n, std::uint64_t from) { software->take(p, n, from, now(), send); };
+      tell = [&] { print(software->counters(), software->leases()); };
+      expire = [&](double at) { software->expire(at); };
+    }
+    std::cout << "omni-switch: listens on " << listen << (object.empty() ? "" : ", adds in the kernel") << std::endl;
+    omni::detail::switch_packet p;
+    double told = now(), looked = told;
+    while (stopped == 0) {
+      pollfd ready{fd, POLLIN, 0};
+      if (poll(&ready, 1, 200) > 0)
+        for (int i = 0; i < 1024; ++i) {
+          sockaddr_in from{};
+          socklen_t length = sizeof(from);
+          const auto n = recvfrom(fd, &p, sizeof(p), MSG_DONTWAIT | MSG_TRUNC, reinterpret_cast<sockaddr*>(&from), &length);
+          if (n < 0) break;
+          if (static_cast<std::size_t>(n) <= sizeof(p)) take(p, static_cast<std::size_t>(n), number_of(from));
+        }
+      const auto at = now();
+      if (at - looked > 1) {
+        looked = at;
+        expire(at);
+      }
+      if (every > 0 && at - told > every) {
+        told = at;
+        tell();
+      }
+    }
+    tell();
+    close(fd);
+  } catch (const std::exception& e) {
+    std::cerr << "omni-switch: " << e.what() << '\n';
+    return 1;
+  }
+  return 0;
+}

@@ -1,0 +1,144 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <net/if.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <omni/detail/fabric/software_switch.hpp>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "switch_maps.h"
+
+/// The switch in the kernel: loads the classifier, puts it at the ports, and leases its slots.
+class kernel_switch {
+ public:
+  using settings = omni::detail::switch_leases::settings;
+
+  kernel_switch(const std::string& object, const std::vector<std::string>& ports, std::uint16_t port, settings s,
+                std::function<std::uint32_t()> draw)
+      : object_(bpf_object__open_file(object.c_str(), nullptr), bpf_object__close), leases_(s, memory(), std::move(draw)) {
+    if (!object_) fail("cannot open " + object);
+    auto* const constants = bpf_object__find_map_by_name(object_.get(), ".rodata");
+    if (constants == nullptr || bpf_map__set_initial_value(constants, &port, sizeof(port)) != 0) fail(object + ": its port");
+    if (bpf_object__load(object_.get()) != 0) fail("the kernel does not take " + object);
+    auto* const program = bpf_object__find_program_by_name(object_.get(), "omni_switch");
+    if (program == nullptr) fail(object + " has no omni_switch");
+    for (const auto* name : {"jobs", "slots", "places", "last_seen", "counters"}) {
+      maps_.push_back(bpf_object__find_map_fd_by_name(object_.get(), name));
+      if (maps_.back() < 0) fail(object + " has no map " + name);
+    }
+    if (ports.empty()) fail("--bpf wants --ports");
+    for (const auto& p : ports) {
+      const auto index = if_nametoindex(p.c_str());
+      if (index == 0) fail("no interface " + p);
+      bpf_tc_hook hook{};
+      hook.sz = sizeof(hook);
+      hook.ifindex = static_cast<int>(index);
+      hook.attach_point = BPF_TC_INGRESS;
+      if (const int rc = bpf_tc_hook_create(&hook); rc != 0 && rc != -EEXIST) fail("no classifier at " + p);
+      bpf_tc_opts options{};
+      options.sz = sizeof(options);
+      options.prog_fd = bpf_program__fd(program);
+      options.handle = 1;
+      options.priority = 1;
+      options.flags = BPF_TC_F_REPLACE;
+      if (bpf_tc_attach(&hook, &options) != 0) fail("cannot attach to " + p);
+      hooks_.push_back(hook);
+    }
+  }
+  kernel_switch(const kernel_switch&) = delete;
+  kernel_switch(kernel_switch&&) = delete;
+  kernel_switch& operator=(const kernel_switch&) = delete;
+  kernel_switch& operator=(kernel_switch&&) = delete;
+  ~kernel_switch() {
+    for (auto& hook : hooks_) {
+      bpf_tc_opts options{};
+      options.sz = sizeof(options);
+      options.handle = 1;
+      options.priority = 1;
+      static_cast<void>(bpf_tc_detach(&hook, &options));
+    }
+  }
+
+  /// A datagram that the classifier has let through: of control.
+  void take(omni::detail::switch_packet& p, std::size_t bytes, std::uint64_t address, double now,
+            const omni::detail::software_switch::send_function& send) {
+    if (p.header.kind < omni_switch_open || !p.is_whole(bytes, 0) || p.header.lanes != 0) return;
+    if (!leases_.answer(p, address, now)) return;
+    p.seal(0);
+    send(address, p.view(0));
+  }
+  void expire(double now) { leases_.expire(now); }
+  [[nodiscard]] const omni::detail::switch_leases& leases() const { return leases_; }
+  [[nodiscard]] omni::detail::switch_counters counters() const {
+    const auto of = [&](omni_u32 verdict) {
+      std::vector<std::uint64_t> each(static_cast<std::size_t>(libbpf_num_possible_cpus()));
+      std::uint64_t sum = 0;
+      if (bpf_map_lookup_elem(maps_[counters_map], &verdict, each.data()) == 0)
+        for (const auto n : each) sum += n;
+      return sum;
+    };
+    omni::detail::switch_counters c;
+    c.results = of(omni_switch_spread);
+    c.contributions = of(omni_switch_absorb) + c.results;
+    c.answers = of(omni_switch_answer);
+    c.pending = of(omni_switch_tell);
+    c.damaged = of(omni_switch_damaged);
+    c.strange = of(omni_switch_strange);
+    c.late = of(omni_switch_late);
+    return c;
+  }
+
+ private:
+  enum : std::size_t { jobs_map, slots_map, places_map, seen_map, counters_map };
+  struct kernel_slot {
+    omni_u32 lock, reserved;
+    omni_switch_slot slot;
+  };
+
+  [[noreturn]] static void fail(const std::string& what) {
+    throw std::runtime_error(what + (errno != 0 ? std::string(": ") + std::strerror(errno) : ""));
+  }
+  void write(std::size_t map, omni_u32 key, const void* value) {
+    if (bpf_map_update_elem(maps_[map], &key, value, BPF_ANY) != 0) fail("cannot write a map of the classifier");
+  }
+  omni::detail::switch_leases::memory memory() {
+    omni::detail::switch_leases::memory m;
+    m.write = [this](std::size_t i, const omni_switch_job& j, bool is_new) {
+      if (is_new) {
+        const auto slot = std::make_unique<kernel_slot>();
+        omni_switch_clear(&slot->slot, j.workers);
+        for (omni_u32 s = 0; s < j.slots; ++s) write(slots_map, j.first_slot + s, slot.get());
+        const omni_switch_place nowhere{};
+        for (omni_u32 w = 0; w < OMNI_SWITCH_WORKERS; ++w)
+          write(places_map, static_cast<omni_u32>(i) * OMNI_SWITCH_WORKERS + w, &nowhere);
+      }
+      write(jobs_map, static_cast<omni_u32>(i), &j);
+    };
+    m.last_seen = [this](std::size_t i) {
+      const auto key = static_cast<omni_u32>(i);
+      std::uint64_t ns = 0;
+      static_cast<void>(bpf_map_lookup_elem(maps_[seen_map], &key, &ns));
+      return static_cast<double>(ns) * 1e-9;  // of the same clock as steady_clock
+    };
+    return m;
+  }
+
+  std::unique_ptr<bpf_object, void (*)(bpf_object*)> object_;
+  std::vector<int> maps_;
+  std::vector<bpf_tc_hook> hooks_;
+  omni::detail::switch_leases leases_;
+};

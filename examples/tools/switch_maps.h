@@ -1,0 +1,18 @@
+/* SPDX-FileCopyrightText: 2026 The omni authors */
+/* SPDX-License-Identifier: BSL-1.0 */
+#pragma once
+
+#include <omni/detail/fabric/switch_program.h>
+
+/* What the kernel's classifier and the program that loads it have in common. */
+
+#define OMNI_SWITCH_JOBS 64
+#define OMNI_SWITCH_SLOTS 512
+
+/* Where a worker is: learnt from the packet by which it joins. Addresses as they stand in packets. */
+struct omni_switch_place {
+  omni_u32 port_index, ip, own_ip;
+  omni_u16 port;
+  omni_u8 mac[6], own_mac[6];
+  omni_u16 reserved;
+};

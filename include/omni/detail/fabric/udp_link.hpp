@@ -1,0 +1,83 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <netdb.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "../../error.hpp"
+#include "switch_packet.hpp"
+
+namespace omni::detail {
+
+/// The way to a switch by UDP: a socket that takes packets from its address alone.
+class udp_link final : public switch_link {
+ public:
+  /// @param where "host:port". @throws usage if that is no address.
+  explicit udp_link(std::string_view where) {
+    const auto colon = where.rfind(':');
+    if (colon == std::string_view::npos) throw usage(text() << "omni: a switch is at \"host:port\", not \"" << where << "\"");
+    const std::string host(where.substr(0, colon)), port(where.substr(colon + 1));
+    addrinfo wanted{};
+    wanted.ai_family = AF_INET;
+    wanted.ai_socktype = SOCK_DGRAM;
+    addrinfo* found = nullptr;
+    if (const int why = getaddrinfo(host.c_str(), port.c_str(), &wanted, &found); why != 0)
+      throw usage(text() << "omni: the switch's address " << where << ": " << gai_strerror(why));
+    const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(found, freeaddrinfo);
+    fd_ = socket(found->ai_family, found->ai_socktype, found->ai_protocol);
+    if (fd_ < 0) fail("socket");
+    // Room for a packet of each slot; more than the system gives, if it is not asked as root, is not needed.
+    const int room = 4 << 20;
+    if (setsockopt(fd_, SOL_SOCKET, SO_RCVBUFFORCE, &room, sizeof(room)) != 0)
+      static_cast<void>(setsockopt(fd_, SOL_SOCKET, SO_RCVBUF, &room, sizeof(room)));
+    if (connect(fd_, found->ai_addr, found->ai_addrlen) != 0) {
+      close(std::exchange(fd_, -1));
+      fail("connect");
+    }
+  }
+  udp_link(const udp_link&) = delete;
+  udp_link(udp_link&&) = delete;
+  udp_link& operator=(const udp_link&) = delete;
+  udp_link& operator=(udp_link&&) = delete;
+  ~udp_link() override {
+    if (fd_ >= 0) close(fd_);
+  }
+
+  void send(std::span<const std::byte> datagram) override {
+    // What the system does not take now is lost, as on the way: it is sent again.
+    static_cast<void>(::send(fd_, datagram.data(), datagram.size(), MSG_DONTWAIT));
+  }
+  [[nodiscard]] std::size_t receive(switch_packet& to, double seconds) override {
+    for (;;) {
+      const auto n = recv(fd_, &to, sizeof(to), MSG_DONTWAIT);
+      if (n > 0) return static_cast<std::size_t>(n);
+      if (seconds <= 0) return 0;
+      pollfd p{fd_, POLLIN, 0};
+      const timespec time{static_cast<time_t>(seconds),
+                          static_cast<long>((seconds - static_cast<double>(static_cast<time_t>(seconds))) * 1e9)};
+      if (ppoll(&p, 1, &time, nullptr) <= 0) return 0;
+      seconds = 0;
+    }
+  }
+
+ private:
+  [[noreturn]] static void fail(const char* what) {
+    throw error(text() << "omni: " << what << " failed: " << std::strerror(errno));
+  }
+  int fd_ = -1;
+};
+
+}  // namespace omni::detail

@@ -1,0 +1,223 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <random>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "allreduce.hpp"
+#include "arithmetic/native.hpp"
+#include "arithmetic/shared_exponent.hpp"
+#include "collectives.hpp"
+#include "detail/call/stopwatch.hpp"
+#include "detail/call/topology_state.hpp"
+#include "detail/fabric/network_engine.hpp"
+#include "detail/fabric/udp_link.hpp"
+#include "engines.hpp"
+#include "error.hpp"
+#include "topology/in_network.hpp"
+
+namespace omni {
+
+/// What a fabric asks of its switch.
+struct fabric_options {
+  std::size_t slots = 32;           ///< packets under way from each rank
+  std::size_t packet_bytes = 8256;  ///< largest packet that the path takes, without the 28 bytes of IP and UDP: 320 to 8256
+  std::chrono::milliseconds patience{2000};  ///< how long the switch may take to answer when it is asked for slots
+};
+
+/// A communicator beside which there is a switch that adds: the program omni-switch, in user space or in the kernel.
+///
+///     omni::fabric fabric{MPI_COMM_WORLD, "10.0.0.254:4800"};
+///     omni::allreduce(fabric, std::span(grad));                 // through the switch
+///     omni::allreduce(fabric, counts, omni::max{});             // as well
+///     omni::allreduce(fabric, grad, omni::native{});            // float sums to the bit: on the hosts
+///
+/// Making one is collective over the communicator, and so is its end; the fabric must go before the communicator does. All ranks
+/// give the same options. It asks the switch for slots; if there are none, or nobody answers, `uses_switch()` is false, `why_not()`
+/// says why, and all calls run on the communicator. A fabric stands where a communicator stands in allreduce, iallreduce and plan;
+/// other collectives, and what a switch cannot do, run on the communicator.
+///
+/// Errors of a call are those of a communicator; `error` if the switch has lost the job (it was started anew). After an error the
+/// switch is not used again.
+///
+/// Cost of making one: some datagrams to the switch and two small allreduces.
+template <class Comm>
+class basic_fabric {
+ public:
+  static constexpr bool is_fabric = true;
+  using carrier = Comm;
+  using default_arithmetic = shared_exponent;
+
+  /// @param link this rank's way to the switch. @param comm a handle that is copied, or a transport that outlives this.
+  basic_fabric(Comm& comm, std::unique_ptr<detail::switch_link> link, int rank, int ranks, const fabric_options& o = {})
+      : comm_(keep(comm)), rank_(rank) {
+    port_.link = std::move(link);
+    open(ranks, o);
+  }
+  basic_fabric(const basic_fabric&) = delete;
+  basic_fabric(basic_fabric&&) = delete;
+  basic_fabric& operator=(const basic_fabric&) = delete;
+  basic_fabric& operator=(basic_fabric&&) = delete;
+  ~basic_fabric() { end(); }
+
+  [[nodiscard]] bool uses_switch() const { return why_not_.empty() && port_.fault.empty(); }
+  [[nodiscard]] const std::string& why_not() const { return why_not_.empty() ? port_.fault : why_not_; }
+  /// The communicator.
+  [[nodiscard]] auto& comm() {
+    if constexpr (is_transport) return *comm_;
+    else return comm_;
+  }
+
+  // What a call needs.
+
+  /// Makes a call one through the switch.
+  [[nodiscard]] in_network way(detail::call& c) {
+    const in_network t{&port_};
+    detail::choose_topology(c, t);
+    const auto& l = *c.fixed;
+    for (const auto part : {int{l.op}, l.value_bits, l.code_bits})
+      c.options = detail::mixed(c.options, static_cast<std::uint64_t>(part));
+    return t;
+  }
+  /// Whether a call of automatic goes through the switch: small ones are MPI's.
+  [[nodiscard]] static bool is_worth(std::size_t bytes) { return bytes >= std::size_t{64} << 10U; }
+
+ private:
+  static constexpr bool is_transport = transport_type<Comm>;
+  static auto keep(Comm& comm) {
+    if constexpr (is_transport) return &comm;
+    else return comm;
+  }
+  // Sends a packet of control until it is answered.
+  bool ask(detail::switch_packet question, detail::switch_packet& answer, std::chrono::milliseconds patience) {
+    question.seal(0);
+    double wait = 5e-3;
+    for (const detail::stopwatch since; since.elapsed() < std::chrono::duration<double>(patience).count();
+         wait = std::min(2 * wait, 0.2)) {
+      port_.link->send(question.view(0));
+      for (const detail::stopwatch sent; sent.elapsed() < wait;) {
+        const auto n = port_.link->receive(answer, wait);
+        if (n == 0 || !answer.is_whole(n, 0)) continue;
+        const auto& h = answer.header;
+        const bool opens = question.header.kind == omni_switch_open;
+        const bool fits = opens ? h.round == question.header.round : h.job == question.header.job && h.key == question.header.key;
+        if (fits && (h.kind == (opens ? omni_switch_lease : omni_switch_joined) || h.kind == omni_switch_refuse)) return true;
+      }
+    }
+    return false;
+  }
+  void open(int ranks, const fabric_options& o) {
+    enum : std::size_t { state, job, key, slots, pairs, lanes, numbers };
+    std::vector<std::uint64_t> told(numbers);
+    if (rank_ == 0) {
+      auto question = detail::control_packet(
+          omni_switch_open, {static_cast<std::uint32_t>(ranks), static_cast<std::uint32_t>(o.slots),
+                             static_cast<std::uint32_t>(std::min(o.packet_bytes, detail::switch_packet::most_bytes))});
+      question.header.round = std::random_device{}();
+      detail::switch_packet answer;
+      if (!ask(question, answer, o.patience)) told[state] = silent;
+      else if (const auto& h = answer.header; h.kind == omni_switch_lease)
+        told = {0, h.job, h.key, h.next[0], h.next[1], h.next[2]};
+      else told[state] = refused + h.next[0];
+    }
+    omni::allreduce(comm(), told, omni::max{}, colocated{});
+    auto& l = port_.lease;
+    l.job = static_cast<std::uint16_t>(told[job]);
+    l.key = static_cast<std::uint32_t>(told[key]);
+    l.worker = rank_;
+    l.workers = ranks;
+    l.pairs = told[pairs];
+    l.lanes = told[lanes];
+    l.rounds.assign(told[slots], 0);
+    if (told[state] == 0) {
+      auto question = detail::control_packet(omni_switch_join);
+      question.header.job = l.job;
+      question.header.key = l.key;
+      question.header.worker = static_cast<omni_u8>(rank_);
+      detail::switch_packet answer;
+      const bool sound = l.pairs >= OMNI_SWITCH_CHUNK && l.pairs <= OMNI_SWITCH_PAIRS / OMNI_SWITCH_LANES && l.lanes >= 1 &&
+                         l.lanes <= OMNI_SWITCH_LANES && !l.rounds.empty();
+      std::vector<std::uint64_t> failed{
+          !sound || !ask(question, answer, o.patience) || answer.header.kind != omni_switch_joined ? std::uint64_t{silent} : 0};
+      omni::allreduce(comm(), failed, omni::max{}, colocated{});
+      told[state] = failed[0];
+    }
+    switch (told[state]) {
+      case 0:
+        return;
+      case silent:
+        why_not_ = "omni: the switch does not answer all ranks";
+        return;
+      case refused + static_cast<std::uint64_t>(detail::no_lease::full):
+        why_not_ = "omni: other jobs have the slots of the switch";
+        return;
+      case refused + static_cast<std::uint64_t>(detail::no_lease::too_many_workers):
+        why_not_ = "omni: more ranks than a switch has workers (32)";
+        return;
+      default:
+        why_not_ = "omni: the switch refuses a job of such ranks, slots and packets";
+    }
+  }
+  void end() noexcept {
+    try {
+      if (!why_not_.empty()) return;
+      // A rank that has lost its last result asks the switch for it.
+      if (port_.fault.empty()) {
+        std::vector<std::uint64_t> all_there{0};
+        omni::allreduce(comm(), all_there, omni::max{}, colocated{});
+      }
+      if (rank_ != 0) return;
+      auto bye = detail::control_packet(omni_switch_leave);
+      bye.header.job = port_.lease.job;
+      bye.header.key = port_.lease.key;
+      bye.seal(0);
+      for (int i = 0; i < 3; ++i) port_.link->send(bye.view(0));  // if all are lost the lease runs out
+    } catch (...) {                                               // NOLINT(bugprone-empty-catch): the lease runs out
+    }
+  }
+
+  static constexpr std::uint64_t silent = 1, refused = 16;
+
+  std::conditional_t<is_transport, Comm*, Comm> comm_;
+  int rank_;
+  detail::switch_port port_;
+  std::string why_not_;
+};
+
+#if __has_include(<mpi.h>)
+/// A fabric of an MPI communicator and a switch at "host:port".
+class fabric : public basic_fabric<MPI_Comm> {
+ public:
+  template <class Comm>
+  requires std::is_convertible_v<const Comm&, MPI_Comm> fabric(const Comm& comm, std::string_view where,
+                                                               const fabric_options& o = {})
+      : fabric(static_cast<MPI_Comm>(comm), where, o, 0) {}
+
+ private:
+  fabric(MPI_Comm comm, std::string_view where, const fabric_options& o, int /*tag*/)
+      : basic_fabric(comm, std::make_unique<detail::udp_link>(where), rank_of(comm), size_of(comm), o) {}
+  static int rank_of(MPI_Comm comm) {
+    int r = 0;
+    detail::check(MPI_Comm_rank(comm, &r), "MPI_Comm_rank");
+    return r;
+  }
+  static int size_of(MPI_Comm comm) {
+    int n = 0;
+    detail::check(MPI_Comm_size(comm, &n), "MPI_Comm_size");
+    return n;
+  }
+};
+#endif
+
+}  // namespace omni

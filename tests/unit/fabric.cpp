@@ -1,0 +1,512 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <condition_variable>
+#include <cstdint>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <omni/detail/fabric/software_switch.hpp>
+#include <omni/fabric.hpp>
+#include <random>
+#include <vector>
+
+#include "../support/agreeing.hpp"
+#include "../support/oracle.hpp"
+#include "../support/patterns.hpp"
+
+// Calls through a switch, which is an object of this process: what is added, what is lost on the way, who is refused.
+
+namespace {
+
+using omni::detail::software_switch;
+using omni::detail::switch_link;
+using omni::detail::switch_packet;
+
+/// What goes wrong on the way, each with its probability.
+struct weather {
+  double lost = 0, twice = 0, late = 0, damaged = 0;
+};
+
+/// A switch and the ways to it.
+class wire {
+ public:
+  explicit wire(weather w = {}, omni::detail::switch_leases::settings s = {}, std::uint32_t seed = 1)
+      : weather_(w), random_(seed), settings_(s) {
+    restart();
+  }
+  void restart() {
+    const std::lock_guard lock(mutex_);
+    device_ = std::make_unique<software_switch>(settings_, [this] { return static_cast<std::uint32_t>(random_()); });
+  }
+  [[nodiscard]] software_switch& device() { return *device_; }
+
+  class link final : public switch_link {
+   public:
+    link(wire& w, std::uint64_t address) : wire_(w), address_(address) {}
+    void send(std::span<const std::byte> d) override { wire_.to_switch(address_, d); }
+    std::size_t receive(switch_packet& to, double seconds) override { return wire_.receive(address_, to, seconds); }
+
+   private:
+    wire& wire_;
+    std::uint64_t address_;
+  };
+  std::unique_ptr<switch_link> way(int rank) { return std::make_unique<link>(*this, static_cast<std::uint64_t>(rank) + 1); }
+
+  /// Stops what comes from a rank and goes to it after so many packets of its own.
+  void cut(int rank, int packets) {
+    const std::lock_guard lock(mutex_);
+    cut_address_ = static_cast<std::uint64_t>(rank) + 1;
+    cut_after_ = packets;
+  }
+
+ private:
+  using datagram = std::vector<std::byte>;
+
+  [[nodiscard]] bool happens(double p) { return p > 0 && std::uniform_real_distribution<>(0, 1)(random_) < p; }
+  // What becomes of a datagram on the way, in a queue that keeps those that are late.
+  template <class Deliver>
+  void carry(const datagram& d, const Deliver& deliver) {
+    for (int copies = happens(weather_.twice) ? 2 : 1; copies > 0; --copies) {
+      if (happens(weather_.lost)) continue;
+      auto one = d;
+      if (happens(weather_.damaged)) {
+        const auto kind = random_() % 3;
+        if (kind == 0) one.resize(random_() % one.size());
+        else one[random_() % one.size()] ^= static_cast<std::byte>(1 + random_() % 255);
+      }
+      deliver(std::move(one));
+    }
+  }
+  void to_switch(std::uint64_t address, std::span<const std::byte> d) {
+    const std::lock_guard lock(mutex_);
+    if (address == cut_address_ && cut_after_-- <= 0) return;
+    carry(datagram(d.begin(), d.end()), [&](datagram one) {
+      if (happens(weather_.late)) {
+        late_.emplace_back(address, std::move(one));
+        return;
+      }
+      take(address, one);
+      while (!late_.empty() && happens(0.3)) {
+        const auto i = random_() % late_.size();
+        const auto x = late_[i];
+        late_.erase(late_.begin() + static_cast<std::ptrdiff_t>(i));
+        take(x.first, x.second);
+      }
+    });
+  }
+  void take(std::uint64_t address, const datagram& d) {
+    switch_packet p;
+    std::memcpy(static_cast<void*>(&p), d.data(), std::min(d.size(), sizeof(p)));
+    device_->take(p, d.size(), address, 0, [&](std::uint64_t to, std::span<const std::byte> answer) {
+      carry(datagram(answer.begin(), answer.end()), [&](datagram one) { arrived_[to].push_back(std::move(one)); });
+      came_.notify_all();
+    });
+  }
+  std::size_t receive(std::uint64_t address, switch_packet& to, double seconds) {
+    std::unique_lock lock(mutex_);
+    auto& q = arrived_[address];
+    if (q.empty() && seconds > 0) came_.wait_for(lock, std::chrono::duration<double>(seconds), [&] { return !q.empty(); });
+    if (q.empty() || (address == cut_address_ && cut_after_ < 0)) return 0;
+    const auto d = std::move(q.front());
+    q.pop_front();
+    std::memcpy(static_cast<void*>(&to), d.data(), std::min(d.size(), sizeof(to)));
+    return d.size();
+  }
+
+  std::mutex mutex_;
+  std::condition_variable came_;
+  weather weather_;
+  std::mt19937 random_;
+  omni::detail::switch_leases::settings settings_;
+  std::unique_ptr<software_switch> device_;
+  std::map<std::uint64_t, std::deque<datagram>> arrived_;
+  std::vector<std::pair<std::uint64_t, datagram>> late_;
+  std::uint64_t cut_address_ = 0;
+  int cut_after_ = 0;
+};
+
+/// Calls f(fabric, rank) on so many ranks.
+template <class F>
+void on_ranks(wire& w, int ranks, const F& f, const omni::fabric_options& o = {}) {
+  testing::agreeing::run(ranks, [&](testing::agreeing& comm) {
+    omni::basic_fabric<testing::agreeing> fabric(comm, w.way(comm.rank()), comm.rank(), comm.size(), o);
+    f(fabric, comm.rank());
+  });
+}
+
+/// One call of each rank; whether all outputs are what is folded in rank order.
+template <class T, class Op, class... More>
+int wrong_outputs(wire& w, int ranks, std::size_t n, patterns::shape shape, std::uint64_t seed, bool in_place, const Op& op,
+                  const More&... more) {
+  const auto null = oracle::null_of<Op, T>();
+  const auto inputs = patterns::tensors<patterns::wild>(shape, seed, ranks, n, null);
+  const auto wanted = oracle::fold_in_rank_order(inputs, oracle::twin<Op>{});
+  std::atomic<int> wrong = 0;
+  on_ranks(w, ranks, [&](auto& fabric, int rank) {
+    if (!fabric.uses_switch()) ++wrong;
+
+    auto x = inputs[static_cast<std::size_t>(rank)];
+    auto out = inputs[static_cast<std::size_t>((rank + 1) % ranks)];
+    const auto r = in_place ? omni::allreduce(fabric, x, op, omni::in_network{}, more...)
+                            : omni::allreduce(fabric, x, out, op, omni::in_network{}, more...);
+    if (!oracle::equal(in_place ? x : out, wanted)) ++wrong;
+    if (ranks > 1 && r.topology != "in_network") ++wrong;
+  });
+  return wrong;
+}
+
+}  // namespace
+
+TEST_CASE("fabric: sums, least and largest of integers are exact, in place and not") {
+  std::uint64_t seed = 0;
+  for (const int ranks : {1, 2, 3, 5, 8})
+    for (const std::size_t n : {0U, 1U, 255U, 256U, 257U, 5000U, 100000U})
+      for (const auto shape : {patterns::shape::uniform, patterns::shape::all_null, patterns::shape::none_null}) {
+        CAPTURE(ranks);
+        CAPTURE(n);
+        wire w;
+        const bool in_place = ++seed % 2 == 0;
+        CHECK(wrong_outputs<std::int32_t>(w, ranks, n, shape, seed, in_place, omni::sum{}) == 0);
+        CHECK(wrong_outputs<std::uint64_t>(w, ranks, n, shape, seed, !in_place, omni::sum{}) == 0);
+        if (n == 100000U) continue;
+        CHECK(wrong_outputs<std::int8_t>(w, ranks, n, shape, seed, in_place, omni::sum{}) == 0);
+        CHECK(wrong_outputs<std::int16_t>(w, ranks, n, shape, seed, in_place, omni::min{}) == 0);
+        CHECK(wrong_outputs<std::uint32_t>(w, ranks, n, shape, seed, in_place, omni::max{}) == 0);
+        CHECK(wrong_outputs<std::uint32_t>(w, ranks, n, shape, seed, in_place, omni::min{}) == 0);
+        CHECK(wrong_outputs<std::int64_t>(w, ranks, n, shape, seed, in_place, omni::max{}) == 0);
+        CHECK(wrong_outputs<std::uint64_t>(w, ranks, n, shape, seed, in_place, omni::min{}) == 0);
+        CHECK(wrong_outputs<float>(w, ranks, n, shape, seed, in_place, omni::min{}) == 0);
+        CHECK(wrong_outputs<double>(w, ranks, n, shape, seed, in_place, omni::max{}) == 0);
+      }
+}
+
+namespace {
+
+/// Sums of such floats through a switch; how many elements are off by more than is promised, and what the report says.
+template <class T>
+struct float_sums {
+  int off = 0, different = 0;
+  omni::report said;
+  std::vector<T> out;
+
+  float_sums(wire& w, const std::vector<std::vector<T>>& inputs, const omni::shared_exponent& arithmetic = {}) {
+    const auto ranks = inputs.size();
+    std::vector<std::vector<T>> outs = inputs;
+    std::vector<omni::report> reports(ranks);
+    on_ranks(w, static_cast<int>(ranks), [&](auto& fabric, int rank) {
+      const auto r = static_cast<std::size_t>(rank);
+      reports[r] = omni::allreduce(fabric, outs[r], omni::in_network{}, arithmetic);
+    });
+    said = reports[0];
+    out = outs[0];
+    for (const auto& o : outs) different += std::memcmp(o.data(), out.data(), out.size() * sizeof(T)) == 0 ? 0 : 1;
+    constexpr std::size_t block = 128;  // the least that a lane may have for the widest of these
+    const std::size_t b = arithmetic.bits == 64 ? block : 2 * block;
+    for (std::size_t first = 0; first < out.size(); first += b) {
+      const auto last = std::min(first + b, out.size());
+      long double largest = 0;
+      for (const auto& x : inputs)
+        for (auto i = first; i < last; ++i)
+          largest = std::max(largest, std::fabs(static_cast<long double>(static_cast<double>(x[i]))));
+      for (auto i = first; i < last; ++i) {
+        long double exact = 0;
+        for (const auto& x : inputs) exact += static_cast<double>(x[i]);
+        const auto got = static_cast<double>(out[i]);
+        const auto ulp = static_cast<long double>(std::numeric_limits<T>::epsilon()) * std::fabs(exact) / 2 +
+                         static_cast<long double>(std::numeric_limits<T>::denorm_min()) / 2;
+        if (!(std::fabs(got - exact) <= largest * said.error_bound + ulp)) ++off;
+      }
+    }
+  }
+};
+
+template <class T>
+std::vector<std::vector<T>> scaled(int ranks, std::size_t n, std::uint32_t seed, int low, int high) {
+  std::mt19937 random(seed);
+  std::vector<std::vector<T>> x(static_cast<std::size_t>(ranks), std::vector<T>(n));
+  // Each block has a scale of its own, and in it each rank and each element.
+  for (std::size_t i = 0; i < n; ++i) {
+    static int scale = 0;
+    if (i % 256 == 0) scale = std::uniform_int_distribution<>(low, high)(random);
+    for (auto& rank : x) {
+      const auto spread = static_cast<int>(random() % 40);
+      rank[i] =
+          static_cast<T>(std::ldexp(std::uniform_real_distribution<>(-1, 1)(random), scale - (random() % 4 == 0 ? spread : 0)));
+    }
+  }
+  return x;
+}
+
+}  // namespace
+
+TEST_CASE("fabric: sums of floats keep the bound of a shared exponent, at both ends of the range") {
+  wire w;
+  for (const int ranks : {2, 3, 4, 7, 16}) {
+    CAPTURE(ranks);
+    const auto seed = static_cast<std::uint32_t>(ranks);
+    const auto check = [&](const auto& sums) {
+      CHECK(sums.off == 0);
+      CHECK(sums.different == 0);
+      CHECK(sums.said.topology == "in_network");
+      CHECK(sums.said.error_bound > 0);
+    };
+    check(float_sums<float>(w, scaled<float>(ranks, 100000, seed, -10, 10)));
+    check(float_sums<float>(w, scaled<float>(ranks, 20000, seed, -149, 122)));
+    check(float_sums<float>(w, scaled<float>(ranks, 20000, seed, -149, -120)));
+    check(float_sums<double>(w, scaled<double>(ranks, 20000, seed, -1074, 1017)));
+    check(float_sums<double>(w, scaled<double>(ranks, 20000, seed, -1074, 1017), {.bits = 64}));
+  }
+}
+
+TEST_CASE("fabric: the largest magnitudes of all ranks do not overflow") {
+  for (const int ranks : {2, 3, 4, 8, 31, 32}) {
+    wire w;
+    std::vector<std::vector<double>> x(static_cast<std::size_t>(ranks), std::vector<double>(600, std::nextafter(2.0, 0.0)));
+    for (auto& rank : x) std::fill(rank.begin() + 300, rank.end(), -std::nextafter(2.0, 0.0));
+    const float_sums<double> sums(w, x);
+    CHECK(sums.off == 0);
+    CHECK(sums.out[0] > 1.9 * ranks);
+    CHECK(sums.out[599] < -1.9 * ranks);
+  }
+}
+
+TEST_CASE("fabric: blocks that are not finite are reduced on the hosts, all others by the switch") {
+  wire w;
+  constexpr int ranks = 3;
+  constexpr std::size_t n = 20000;
+  auto x = scaled<float>(ranks, n, 5, -3, 3);
+  for (auto& rank : x) std::fill(rank.begin() + 2560, rank.begin() + 5120, 0.0F);
+  x[1][300] = std::numeric_limits<float>::infinity();
+  x[2][3000] = std::numeric_limits<float>::quiet_NaN();
+  x[0][n - 1] = -std::numeric_limits<float>::infinity();
+  for (auto& rank : x) rank[10000] = -0.0F;
+  auto outs = x;
+  std::vector<omni::report> reports(ranks);
+  on_ranks(w, ranks, [&](auto& fabric, int rank) {
+    const auto r = static_cast<std::size_t>(rank);
+    reports[r] = omni::allreduce(fabric, outs[r], omni::in_network{});
+  });
+  const auto exact = oracle::fold_in_rank_order(x, oracle::twin<omni::sum>{});
+  for (const auto& r : reports) CHECK(r.escaped_blocks == 3);
+  for (const auto& out : outs) {
+    CHECK(std::isinf(out[300]));
+    CHECK(std::isnan(out[3000]));
+    CHECK(out[n - 1] == -std::numeric_limits<float>::infinity());
+    for (const std::size_t i : {256U, 257U, 511U, 3001U}) CHECK(out[i] == exact[i]);  // beside them: to the bit
+    CHECK(out[4000] == 0);
+    CHECK(out[10000] == 0);
+    CHECK(std::memcmp(out.data(), outs[0].data(), n * sizeof(float)) == 0);
+  }
+}
+
+TEST_CASE("fabric: 10^6 sums of three ranks keep the bound") {
+  wire w;
+  constexpr std::size_t blocks = 1000;
+  std::size_t checked = 0;
+  for (std::uint32_t seed = 0; seed < 4; ++seed) {
+    const float_sums<float> sums(w, scaled<float>(3, blocks * 256, seed + 100, -40, 40));
+    CHECK(sums.off == 0);
+    checked += blocks * 256;
+  }
+  CHECK(checked >= 1000000);
+}
+
+TEST_CASE("fabric: packets that are lost, doubled, late and damaged change nothing") {
+  std::uint64_t seed = 0;
+  for (const weather bad : {weather{.lost = 0.2}, weather{.twice = 0.2}, weather{.late = 0.2}, weather{.damaged = 0.2},
+                            weather{.lost = 0.1, .twice = 0.1, .late = 0.1, .damaged = 0.1}}) {
+    for (const int ranks : {2, 5}) {
+      wire w(bad, {}, static_cast<std::uint32_t>(++seed));
+      CHECK(wrong_outputs<std::int32_t>(w, ranks, 60000, patterns::shape::uniform, seed, true, omni::sum{}) == 0);
+      CHECK(wrong_outputs<std::int64_t>(w, ranks, 30000, patterns::shape::none_null, seed, false, omni::sum{}) == 0);
+      const auto x = scaled<float>(ranks, 30000, static_cast<std::uint32_t>(seed), -3, 3);
+      CHECK(float_sums<float>(w, x).off == 0);
+    }
+  }
+}
+
+TEST_CASE("fabric: many calls of one fabric, also several under way, in order") {
+  wire w({.lost = 0.02});
+  constexpr int ranks = 3;
+  std::atomic<int> wrong = 0;
+  on_ranks(w, ranks, [&](auto& fabric, int rank) {
+    for (int k = 0; k < 30; ++k) {
+      std::vector<int> x(static_cast<std::size_t>(100 + 997 * k), rank + k), y(5000, k), z(7, rank);
+      auto first = omni::iallreduce(fabric, x, omni::in_network{});
+      auto second = omni::iallreduce(fabric, y, omni::in_network{});
+      omni::allreduce(fabric, z, omni::max{}, omni::in_network{});
+      second.wait();
+      first.wait();
+      if (x != std::vector<int>(x.size(), 3 + 3 * k) || y != std::vector<int>(y.size(), 3 * k) || z != std::vector<int>(7, 2))
+        ++wrong;
+    }
+  });
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("fabric: what a switch cannot do runs on the hosts, to the bit") {
+  wire w;
+  on_ranks(w, 3, [&](auto& fabric, int rank) {
+    std::vector<float> x(1000, 0.1F * static_cast<float>(rank + 1)), exact = x;
+    omni::allreduce(fabric.comm(), exact, omni::colocated{});
+    CHECK(omni::allreduce(fabric, x, omni::native{}, omni::in_network{}).topology != "in_network");
+    CHECK(x == exact);
+    std::vector<int> p(1000, rank + 1);
+    CHECK(omni::allreduce(fabric, p, omni::prod{}, omni::in_network{}).topology != "in_network");
+    CHECK(p == std::vector<int>(1000, 6));
+    std::vector<int> own(100000, 1);
+    CHECK(omni::allreduce(fabric, own, [](int a, int b) { return a + b; }).topology != "in_network");
+    CHECK(own == std::vector<int>(100000, 3));
+    std::vector<std::vector<int>> group{std::vector<int>(300, 1), std::vector<int>(70000, rank)};
+    CHECK(omni::allreduce(fabric, group, omni::in_network{}).topology == "in_network");
+    CHECK(group[0] == std::vector<int>(300, 3));
+    CHECK(group[1] == std::vector<int>(70000, 3));
+    CHECK(omni::allreduce(fabric, own).topology == "in_network");
+    std::vector<int> small(10, 1);
+    CHECK(omni::allreduce(fabric, small).topology != "in_network");
+  });
+}
+
+TEST_CASE("fabric: two jobs share a switch; a third hears that there are no slots, and runs on the hosts") {
+  wire w({}, {.slots = 64});
+  std::atomic<int> wrong = 0;
+  on_ranks(w, 2, [&](auto& first, int rank) {
+    testing::agreeing& comm = first.comm();
+    omni::basic_fabric<testing::agreeing> second(comm, w.way(10 + rank), rank, 2);
+    omni::basic_fabric<testing::agreeing> third(comm, w.way(20 + rank), rank, 2);
+    if (!first.uses_switch() || !second.uses_switch() || third.uses_switch()) ++wrong;
+    if (third.why_not().find("slots") == std::string::npos) ++wrong;
+    for (int k = 0; k < 5; ++k)
+      for (auto* fabric : {&first, &second, &third}) {
+        std::vector<int> x(50000, rank + k);
+        const auto r = omni::allreduce(*fabric, x, omni::in_network{});
+        if (x != std::vector<int>(50000, 1 + 2 * k) || (r.topology == "in_network") != (fabric != &third)) ++wrong;
+      }
+  });
+  CHECK(wrong == 0);
+  CHECK(w.device().leases().slots_leased() == 0);  // those that leave give them back
+}
+
+TEST_CASE("fabric: a switch that starts anew in the middle is an error on all ranks, not a wrong sum") {
+  wire w;
+  std::atomic<int> errors = 0;
+  on_ranks(w, 2, [&](auto& fabric, int rank) {
+    std::vector<int> x(1000, 1);
+    omni::allreduce(fabric, x, omni::in_network{});
+    std::vector<int> meet(1, 0);
+    omni::allreduce(fabric.comm(), meet, omni::colocated{});
+    if (rank == 0) w.restart();
+    omni::allreduce(fabric.comm(), meet, omni::colocated{});
+    try {
+      omni::allreduce(fabric, x, omni::in_network{});
+    } catch (const omni::error& e) {
+      CAPTURE(e.what());
+      CHECK((std::string(e.what()).find("does not know this job") != std::string::npos ||
+             std::string(e.what()).find("gave up") != std::string::npos));
+      ++errors;
+    }
+    CHECK(!fabric.uses_switch());
+  });
+  CHECK(errors == 2);
+}
+
+TEST_CASE("fabric: a worker that falls silent is named when the time is up") {
+  wire w;
+  std::atomic<int> named = 0;
+  on_ranks(w, 3, [&](auto& fabric, int rank) {
+    if (rank == 0) w.cut(2, 3);
+    std::vector<int> meet(1, 0);
+    omni::allreduce(fabric.comm(), meet, omni::colocated{});
+    std::vector<int> x(100000, 1);
+    try {
+      omni::allreduce(fabric, x, omni::in_network{}, omni::deadline{std::chrono::milliseconds(700)});
+    } catch (const omni::timeout& e) {
+      if (rank != 2 && e.peers() == std::vector<int>{2}) ++named;
+    } catch (const omni::error&) {
+      if (rank != 2) ++named;  // heard of it from one that was
+    }
+  });
+  CHECK(named == 2);
+}
+
+TEST_CASE("switch: of 10^6 packets that nobody could have sent, damaged or of strangers, none is added") {
+  using namespace omni::detail;
+  std::mt19937 random(7);
+  software_switch device({.slots = 64}, [&] { return static_cast<std::uint32_t>(random()); });
+  switch_packet answer;
+  const auto send = [&](std::uint64_t /*to*/, std::span<const std::byte> d) {
+    std::memcpy(static_cast<void*>(&answer), d.data(), d.size());
+  };
+  auto p = control_packet(omni_switch_open, {3, 8, 1500});
+  p.seal(0);
+  device.take(p, 64, 1, 0, send);
+  const auto lease = answer.header;
+  REQUIRE(lease.kind == omni_switch_lease);
+  for (std::uint64_t w = 0; w < 3; ++w) {
+    p = control_packet(omni_switch_join);
+    p.header.job = lease.job;
+    p.header.key = lease.key;
+    p.header.worker = static_cast<omni_u8>(w);
+    p.seal(0);
+    device.take(p, 64, w + 1, 0, send);
+    REQUIRE(answer.header.kind == omni_switch_joined);
+  }
+  const auto make = [&] {
+    switch_packet c;
+    c.header.kind = omni_switch_contribution;
+    c.header.job = lease.job;
+    c.header.key = lease.key;
+    c.header.worker = static_cast<omni_u8>(random() % 3);
+    c.header.slot = static_cast<omni_u16>(random() % 8);
+    c.header.lanes = 1;
+    for (auto& x : c.pairs) x = random();
+    return c;
+  };
+  for (int i = 0; i < 1000000; ++i) {
+    auto c = make();
+    std::uint64_t address = c.header.worker + 1U;
+    std::size_t bytes = c.bytes(lease.next[1]);
+    const auto kind = random() % 8;
+    if (kind == 0) c.header.key ^= 1U << random() % 32;
+    if (kind == 1) address = 4 + random() % 100;
+    if (kind == 2) c.header.worker = static_cast<omni_u8>(3 + random() % 250);
+    if (kind == 3) c.header.slot = static_cast<omni_u16>(8 + random() % 60000);
+    if (kind == 4) c.header.round = 1 + static_cast<omni_u32>(random() % 0xffffff00U);
+    if (kind == 5) c.header.job = static_cast<omni_u16>(lease.job + 1 + random() % 1000);
+    c.seal(lease.next[1]);
+    if (kind == 6) bytes -= 1 + random() % (bytes - 1);
+    if (kind == 7) reinterpret_cast<std::byte*>(&c)[random() % bytes] ^= static_cast<std::byte>(1 + random() % 255);
+    device.take(c, bytes, address, 0, send);
+  }
+  CHECK(device.counters().contributions == 0);
+  CHECK(device.counters().damaged + device.counters().strange + device.counters().late == 1000000);
+}
+
+TEST_CASE("switch: slots of a job that is silent come back when the lease is over, and not before") {
+  using namespace omni::detail;
+  std::uint32_t drawn = 0;
+  software_switch device({.slots = 64, .most_slots = 64, .seconds = 10}, [&] { return ++drawn; });
+  switch_packet answer;
+  const auto ask = [&](double now, std::uint32_t number) {
+    auto p = control_packet(omni_switch_open, {2, 64, 8256});
+    p.header.round = number;
+    p.seal(0);
+    device.take(p, 64, 1, now,
+                [&](std::uint64_t, std::span<const std::byte> d) { std::memcpy(static_cast<void*>(&answer), d.data(), d.size()); });
+    return static_cast<int>(answer.header.kind);
+  };
+  CHECK(ask(0, 1) == omni_switch_lease);
+  CHECK(ask(1, 1) == omni_switch_lease);  // the same again, as the answer was lost
+  CHECK(device.leases().jobs() == 1);
+  CHECK(ask(9, 2) == omni_switch_refuse);
+  CHECK(answer.header.next[0] == static_cast<std::uint32_t>(no_lease::full));
+  CHECK(ask(11, 3) == omni_switch_lease);
+  CHECK(device.leases().jobs() == 1);
+}
