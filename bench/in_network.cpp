@@ -85,6 +85,7 @@ nlohmann::json measure(const options& o, omni::fabric& fabric, const std::vector
     std::vector<double> seconds{};
     omni::report last{};
     std::size_t wrong = 0;
+    double first = 0;
   };
   std::vector<way> ways{{"in_network", [&] { return omni::allreduce(fabric, x, omni::in_network{}); }}};
   if (!o.only_switch) {
@@ -95,13 +96,23 @@ nlohmann::json measure(const options& o, omni::fabric& fabric, const std::vector
                         return omni::report{};
                       }});
   }
-  for (int i = -1; i < o.repeats; ++i)
+  for (int i = -1; i < o.repeats; ++i) {
     for (auto& w : ways) {
       std::copy(input.begin(), input.end(), x.begin());
       const double t = slowest_time(MPI_COMM_WORLD, 1, [&](std::size_t) { w.last = w.run(); });
-      if (i >= 0) w.seconds.push_back(t);
       w.wrong += count_wrong(x, exact, w.last.error_bound);
+      if (i >= 0) w.seconds.push_back(t);
+      else w.first = t;
     }
+    if (i >= 0) continue;
+    // Of MPI's algorithms the best goes on; the time is the same on all ranks.
+    const auto best = std::min_element(ways.begin(), ways.end(), [](const way& a, const way& b) {
+      return (a.name == "mpi" ? a.first : 1e9) < (b.name == "mpi" ? b.first : 1e9);
+    });
+    const auto chosen = best->run;
+    std::erase_if(ways, [](const way& w) { return w.name == "mpi"; });
+    if (!o.only_switch) ways.push_back({"mpi", chosen});
+  }
   const auto scan = slowest_time(MPI_COMM_WORLD, 3, [&](std::size_t) {
     volatile std::uint64_t sink = omni::detail::hash({reinterpret_cast<const char*>(x.data()), 8});
     omni::detail::null_element null{};

@@ -76,7 +76,7 @@ if [ $quick = 0 ] || have apt-get; then needed+=(clang++:clang clang-format:clan
 # For the detector over Thrust, whose tests are left out without.
 [ $quick = 1 ] && have apt-get && needed+=("/usr/lib/llvm-*/lib/clang/*/include/omp.h:libomp-dev")
 have apt-get && needed+=(include/thrust/version.h:libthrust-dev include/tbb/tbb.h:libtbb-dev)
-have apt-get && needed+=(/sbin/tc:iproute2)  # for the tests between hosts, which are left out without
+have apt-get && needed+=(/sbin/tc:iproute2 include/bpf/libbpf.h:libbpf-dev)  # for the tests between hosts, which are left out without
 need "${needed[@]}"
 # Every compiler that README.md names.
 want doxygen:doxygen g++-11:g++-11 g++-12:g++-12 clang++-14:clang-14 clang++-16:clang-16 aarch64-linux-gnu-g++:g++-aarch64-linux-gnu

@@ -57,6 +57,10 @@ case "$rate" in
   *mbit) gigabits=$(awk "BEGIN {print ${rate%mbit} / 1000}") ;;
   *) echo "a rate is a number and gbit or mbit, not $rate" >&2; exit 2 ;;
 esac
+. tests/support/install.sh
+need ip:iproute2 tc:iproute2 mpirun:openmpi-bin
+[ -z "$switch" ] || need include/CLI/CLI.hpp:libcli11-dev
+[ "$switch" != kernel ] || need clang:clang include/bpf/libbpf.h:libbpf-dev
 case "$program" in
   */*) [ -x "$program" ] || { echo "no program $program" >&2; exit 2; } ;;
   *) program=$(bash bench/run.sh --build "$program") || exit 1 ;;
@@ -69,13 +73,10 @@ esac
 program=$(readlink -f "$program")
 case "$switch" in
   '') ;;
-  user | kernel) switch_program=$(bash bench/run.sh --build omni-switch) || exit 1
+  user | kernel) switch_program=${OMNI_SWITCH:-$(bash bench/run.sh --build omni-switch)} || exit 1
     switch_program=$(readlink -f "$switch_program") ;;
   *) echo "--switch user or kernel, not $switch" >&2; exit 2 ;;
 esac
-
-. tests/support/install.sh
-need ip:iproute2 tc:iproute2 mpirun:openmpi-bin
 
 tag=omni$$
 work=$(mktemp -d /tmp/omni-cluster.XXXXXX)

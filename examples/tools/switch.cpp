@@ -98,7 +98,6 @@ int main(int argc, char** argv) {
 
     std::function<void(omni::detail::switch_packet&, std::size_t, std::uint64_t)> take;
     std::function<void()> tell;
-    std::function<void(double)> expire;
     const auto send = [fd](std::uint64_t to, std::span<const std::byte> d) {
       const auto a = address_of(to);
       static_cast<void>(sendto(fd, d.data(), d.size(), 0, reinterpret_cast<const sockaddr*>(&a), sizeof(a)));
@@ -110,7 +109,6 @@ int main(int argc, char** argv) {
       kernel = std::make_unique<kernel_switch>(object, ports, ntohs(here.sin_port), settings, draw);
       take = [&](omni::detail::switch_packet& p, std::size_t n, std::uint64_t from) { kernel->take(p, n, from, now(), send); };
       tell = [&] { print(kernel->counters(), kernel->leases()); };
-      expire = [&](double at) { kernel->expire(at); };
     }
 #else
     if (!object.empty()) throw std::runtime_error("this omni-switch was built without libbpf");
@@ -119,11 +117,10 @@ int main(int argc, char** argv) {
       software = std::make_unique<omni::detail::software_switch>(settings, draw);
       take = [&](omni::detail::switch_packet& p, std::size_t n, std::uint64_t from) { software->take(p, n, from, now(), send); };
       tell = [&] { print(software->counters(), software->leases()); };
-      expire = [&](double at) { software->expire(at); };
     }
     std::cout << "omni-switch: listens on " << listen << (object.empty() ? "" : ", adds in the kernel") << std::endl;
     omni::detail::switch_packet p;
-    double told = now(), looked = told;
+    double told = now();
     while (stopped == 0) {
       pollfd ready{fd, POLLIN, 0};
       if (poll(&ready, 1, 200) > 0)
@@ -135,10 +132,6 @@ int main(int argc, char** argv) {
           if (static_cast<std::size_t>(n) <= sizeof(p)) take(p, static_cast<std::size_t>(n), number_of(from));
         }
       const auto at = now();
-      if (at - looked > 1) {
-        looked = at;
-        expire(at);
-      }
       if (every > 0 && at - told > every) {
         told = at;
         tell();

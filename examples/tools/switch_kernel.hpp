@@ -81,7 +81,6 @@ class kernel_switch {
     p.seal(0);
     send(address, p.view(0));
   }
-  void expire(double now) { leases_.expire(now); }
   [[nodiscard]] const omni::detail::switch_leases& leases() const { return leases_; }
   [[nodiscard]] omni::detail::switch_counters counters() const {
     const auto of = [&](omni_u32 verdict) {

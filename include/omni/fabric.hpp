@@ -31,8 +31,9 @@ namespace omni {
 
 /// What a fabric asks of its switch.
 struct fabric_options {
-  std::size_t slots = 32;           ///< packets under way from each rank
-  std::size_t packet_bytes = 8256;  ///< largest packet that the path takes, without the 28 bytes of IP and UDP: 320 to 8256
+  std::size_t slots = 32;  ///< packets under way from each rank
+  std::size_t packet_bytes =
+      8256;  ///< largest packet, without the 28 bytes of IP and UDP: 320 to 8256; less where a link takes less
   std::chrono::milliseconds patience{2000};  ///< how long the switch may take to answer when it is asked for slots
 };
 
@@ -62,7 +63,7 @@ class basic_fabric {
   /// @param link this rank's way to the switch. @param comm a handle that is copied, or a transport that outlives this.
   basic_fabric(Comm& comm, std::unique_ptr<detail::switch_link> link, int rank, int ranks, const fabric_options& o = {})
       : comm_(keep(comm)), rank_(rank) {
-    port_.link = std::move(link);
+    port_->link = std::move(link);
     open(ranks, o);
   }
   basic_fabric(const basic_fabric&) = delete;
@@ -71,8 +72,8 @@ class basic_fabric {
   basic_fabric& operator=(basic_fabric&&) = delete;
   ~basic_fabric() { end(); }
 
-  [[nodiscard]] bool uses_switch() const { return why_not_.empty() && port_.fault.empty(); }
-  [[nodiscard]] const std::string& why_not() const { return why_not_.empty() ? port_.fault : why_not_; }
+  [[nodiscard]] bool uses_switch() const { return why_not_.empty() && port_->fault.empty(); }
+  [[nodiscard]] const std::string& why_not() const { return why_not_.empty() ? port_->fault : why_not_; }
   /// The communicator.
   [[nodiscard]] auto& comm() {
     if constexpr (is_transport) return *comm_;
@@ -82,8 +83,8 @@ class basic_fabric {
   // What a call needs.
 
   /// Makes a call one through the switch.
-  [[nodiscard]] in_network way(detail::call& c) {
-    const in_network t{&port_};
+  [[nodiscard]] in_network way(detail::call& c) const {
+    const in_network t{std::make_shared<detail::switch_turn>(port_)};
     detail::choose_topology(c, t);
     const auto& l = *c.fixed;
     for (const auto part : {int{l.op}, l.value_bits, l.code_bits})
@@ -105,9 +106,9 @@ class basic_fabric {
     double wait = 5e-3;
     for (const detail::stopwatch since; since.elapsed() < std::chrono::duration<double>(patience).count();
          wait = std::min(2 * wait, 0.2)) {
-      port_.link->send(question.view(0));
+      port_->link->send(question.view(0));
       for (const detail::stopwatch sent; sent.elapsed() < wait;) {
-        const auto n = port_.link->receive(answer, wait);
+        const auto n = port_->link->receive(answer, wait);
         if (n == 0 || !answer.is_whole(n, 0)) continue;
         const auto& h = answer.header;
         const bool opens = question.header.kind == omni_switch_open;
@@ -120,10 +121,13 @@ class basic_fabric {
   void open(int ranks, const fabric_options& o) {
     enum : std::size_t { state, job, key, slots, pairs, lanes, numbers };
     std::vector<std::uint64_t> told(numbers);
+    // The shortest way decides.
+    std::vector<std::uint64_t> room{std::min({o.packet_bytes, port_->link->most_bytes(), detail::switch_packet::most_bytes})};
+    omni::allreduce(comm(), room, omni::min{}, colocated{});
     if (rank_ == 0) {
       auto question = detail::control_packet(
-          omni_switch_open, {static_cast<std::uint32_t>(ranks), static_cast<std::uint32_t>(o.slots),
-                             static_cast<std::uint32_t>(std::min(o.packet_bytes, detail::switch_packet::most_bytes))});
+          omni_switch_open,
+          {static_cast<std::uint32_t>(ranks), static_cast<std::uint32_t>(o.slots), static_cast<std::uint32_t>(room[0])});
       question.header.round = std::random_device{}();
       detail::switch_packet answer;
       if (!ask(question, answer, o.patience)) told[state] = silent;
@@ -132,7 +136,7 @@ class basic_fabric {
       else told[state] = refused + h.next[0];
     }
     omni::allreduce(comm(), told, omni::max{}, colocated{});
-    auto& l = port_.lease;
+    auto& l = port_->lease;
     l.job = static_cast<std::uint16_t>(told[job]);
     l.key = static_cast<std::uint32_t>(told[key]);
     l.worker = rank_;
@@ -173,17 +177,17 @@ class basic_fabric {
     try {
       if (!why_not_.empty()) return;
       // A rank that has lost its last result asks the switch for it.
-      if (port_.fault.empty()) {
+      if (port_->fault.empty()) {
         std::vector<std::uint64_t> all_there{0};
         omni::allreduce(comm(), all_there, omni::max{}, colocated{});
       }
       if (rank_ != 0) return;
       auto bye = detail::control_packet(omni_switch_leave);
-      bye.header.job = port_.lease.job;
-      bye.header.key = port_.lease.key;
+      bye.header.job = port_->lease.job;
+      bye.header.key = port_->lease.key;
       bye.seal(0);
-      for (int i = 0; i < 3; ++i) port_.link->send(bye.view(0));  // if all are lost the lease runs out
-    } catch (...) {                                               // NOLINT(bugprone-empty-catch): the lease runs out
+      for (int i = 0; i < 3; ++i) port_->link->send(bye.view(0));  // if all are lost the lease runs out
+    } catch (...) {                                                // NOLINT(bugprone-empty-catch): the lease runs out
     }
   }
 
@@ -191,7 +195,7 @@ class basic_fabric {
 
   std::conditional_t<is_transport, Comm*, Comm> comm_;
   int rank_;
-  detail::switch_port port_;
+  std::shared_ptr<detail::switch_port> port_ = std::make_shared<detail::switch_port>();
   std::string why_not_;
 };
 

@@ -81,14 +81,19 @@ class plan {
     else return {};
   }
   void open() {
-    using plain = std::remove_const_t<Comm>;
-    if constexpr (!detail::is_place<Comm, automatic>()) return;
-    else if constexpr (is_transport) detail::open_plan(comm(), limit());
-    else detail::communicator<plain>::open_plan(comm(), limit());
+    if constexpr (detail::is_fabric<std::remove_const_t<Comm>>) open_on(comm().comm());
+    else open_on(comm());
+  }
+  template <class On>
+  void open_on(On& on) {
+    using plain = std::remove_const_t<On>;
+    if constexpr (!detail::is_place<On, automatic>()) return;
+    else if constexpr (transport_type<plain>) detail::open_plan(on, limit());
+    else detail::communicator<plain>::open_plan(on, limit());
   }
 
-  // A communicator is a handle and kept by value; a transport is not.
-  static constexpr bool is_transport = transport_type<std::remove_const_t<Comm>>;
+  // A communicator is a handle and kept by value; a transport and a fabric are not.
+  static constexpr bool is_transport = transport_type<std::remove_const_t<Comm>> || detail::is_fabric<std::remove_const_t<Comm>>;
   static auto handle(Comm& comm) {
     if constexpr (is_transport) return &comm;
     else return comm;

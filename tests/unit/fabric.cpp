@@ -510,3 +510,12 @@ TEST_CASE("switch: slots of a job that is silent come back when the lease is ove
   CHECK(ask(11, 3) == omni_switch_lease);
   CHECK(device.leases().jobs() == 1);
 }
+
+TEST_CASE("fabric: a plain communicator has no switch") {
+  testing::agreeing::run(2, [&](testing::agreeing& comm) {
+    std::vector<int> x(10, 1);
+    CHECK_THROWS_WITH_AS(omni::allreduce(comm, x, omni::in_network{}), doctest::Contains("no switch"), omni::usage);
+    omni::allreduce(comm, x);
+    CHECK(x == std::vector<int>(10, 2));
+  });
+}

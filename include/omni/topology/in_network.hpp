@@ -2,12 +2,15 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <memory>
 #include <string_view>
+
+#include "../error.hpp"
 
 namespace omni {
 namespace detail {
 
-struct switch_port;
+class switch_turn;
 
 }  // namespace detail
 
@@ -20,7 +23,13 @@ struct switch_port;
 struct in_network {
   static constexpr std::string_view name = "in_network";
 
-  detail::switch_port* port = nullptr;  ///< the fabric's: it sets it
+  std::shared_ptr<detail::switch_turn> turn{};  ///< of a call on a fabric, which sets it
+
+  /// What is wrong with a call.
+  template <class Call, class Transport>
+  void expect(const Call& /*c*/, const Transport& /*transport*/) const {
+    if (!turn) throw usage("omni: a plain communicator has no switch; make an omni::fabric of it");
+  }
 
   class engine;
 };

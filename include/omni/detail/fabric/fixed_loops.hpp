@@ -35,7 +35,9 @@ struct fixed_loops {
   [[nodiscard]] std::uint32_t no_code() const { return (std::uint32_t{1} << code_bits) - 1; }
   /// Bits of an integer below those that the sum of so many may need. The sum cannot overflow.
   [[nodiscard]] int bits_of_part(int workers) const { return part_bits(value_bits, workers); }
-  static int part_bits(int bits, int workers) { return bits - 1 - std::bit_width(static_cast<unsigned>(workers)); }
+  static int part_bits(int bits, int workers) {
+    return bits - 1 - static_cast<int>(std::bit_width(static_cast<unsigned>(workers)));
+  }
 };
 
 /// Integers as they are, narrow ones widened.

@@ -31,17 +31,18 @@ namespace omni {
 class in_network::engine {
  public:
   engine(const in_network& t, const detail::call& c, const detail::any_transport& transport, detail::any_mailbox& messages)
-      : call_(c), transport_(transport), messages_(messages), port_(*t.port), ticket_(port_.next_ticket++) {}
+      : call_(c), transport_(transport), messages_(messages), turn_(t.turn), port_(turn_->port()) {
+    turn_->renew();
+  }
   engine(const engine&) = delete;
   engine(engine&&) = delete;
   engine& operator=(const engine&) = delete;
   engine& operator=(engine&&) = delete;
   ~engine() {
     if (listens_) messages_.cancel(last_words);
-    if (!passed_) {  // not at its end: rounds may differ from rank to rank
-      if (port_.fault.empty()) port_.fault = "a call through the switch has failed";
-      pass();
-    }
+    // Not at its end: rounds may differ from rank to rank.
+    if (worker_ && !worker_->finished() && port_.fault.empty()) port_.fault = "a call through the switch has failed";
+    turn_->pass();
   }
 
   void start() {
@@ -101,16 +102,12 @@ class in_network::engine {
   [[nodiscard]] static double now() {
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
   }
-  void pass() {
-    passed_ = true;
-    ++port_.at_turn;
-  }
   void listen() {
     for (const auto& c : messages_.poll())
       if (c.token < last_word_.size()) throw protocol(static_cast<int>(c.token), "the rank gave up");
   }
   bool turn(double seconds) {
-    if (ticket_ != port_.at_turn) {
+    if (!turn_->has_come()) {
       listen();
       return false;
     }
@@ -138,7 +135,7 @@ class in_network::engine {
     listen();
     if (worker_->finished()) {
       worker_->note_answers();
-      pass();
+      turn_->pass();
       reduce_rest();
       return true;
     }
@@ -185,8 +182,8 @@ class in_network::engine {
   const detail::call& call_;  // of the collective, which outlives its engine
   const detail::any_transport& transport_;
   detail::any_mailbox& messages_;
+  std::shared_ptr<detail::switch_turn> turn_;
   detail::switch_port& port_;
-  std::uint64_t ticket_;
   std::optional<detail::network_worker> worker_;
   detail::switch_packet packet_;
   std::vector<std::uint64_t> last_word_;
@@ -196,7 +193,7 @@ class in_network::engine {
   std::optional<detail::stream_engine> rest_;
   report report_;
   detail::stopwatch watch_;
-  bool listens_ = false, passed_ = false, done_ = false;
+  bool listens_ = false, done_ = false;
 };
 
 }  // namespace omni

@@ -62,6 +62,7 @@ class network_worker {
   void start(double now, const send_function& send) {
     heard_ = now;
     working_ = slots_.size();
+    detect();
     for (std::size_t s = 0; s < slots_.size(); ++s) {
       auto& at = slots_[s];
       at.rows.fill(no_row);
@@ -148,7 +149,7 @@ class network_worker {
   [[nodiscard]] std::size_t units() const { return units_; }
   [[nodiscard]] std::size_t sent_units() const { return sent_units_; }
   [[nodiscard]] std::size_t union_units() const { return union_units_; }
-  [[nodiscard]] std::size_t buffer_bytes() const { return slots_.size() * sizeof(slot); }
+  [[nodiscard]] std::size_t buffer_bytes() const { return slots_.size() * sizeof(slot) + filled_.size() * sizeof(std::uint64_t); }
   void note_answers() const { lease_.answer_seconds = patience_.answer_seconds(); }
 
  private:
@@ -171,9 +172,13 @@ class network_worker {
   [[nodiscard]] block_range range(std::size_t unit) const { return {unit * unit_, std::min(unit_, call_.size() - unit * unit_)}; }
   [[nodiscard]] const std::byte* input(std::size_t unit) const { return call_.in.data() + unit * unit_ * call_.element_bytes(); }
   [[nodiscard]] std::byte* output(std::size_t unit) const { return call_.out.data() + unit * unit_ * call_.element_bytes(); }
-  [[nodiscard]] bool is_filled(std::size_t unit) const {
-    const auto n = range(unit).size;
-    return !call_.skips() || call_.mark(input(unit), n, n) != 0;
+  [[nodiscard]] bool is_filled(std::size_t unit) const { return (filled_[unit / 64] >> (unit % 64) & 1U) != 0; }
+  // Lanes go over the tensor in strides: all of it is scanned first, as it lies.
+  void detect() {
+    filled_.assign(units_ / 64 + 1, ~std::uint64_t{0});
+    if (!call_.skips()) return;
+    for (std::size_t first = 0; first < units_; first += 64)
+      filled_[first / 64] = call_.mark(input(first), std::min(64 * unit_, call_.size() - first * unit_), unit_);
   }
   [[nodiscard]] std::uint32_t row_of(std::uint32_t next) const { return next == no_row ? no_row : next >> loops_.code_bits; }
   [[nodiscard]] std::uint32_t code_of(std::uint32_t next) const { return loops_.no_code() - (next & loops_.no_code()); }
@@ -305,6 +310,7 @@ class network_worker {
   switch_lease& lease_;
   std::size_t unit_ = 1, units_ = 0, rows_ = 0;  // elements of a block; blocks; of a lane
   std::vector<slot> slots_;
+  std::vector<std::uint64_t> filled_;  // a bit for each block: it is not null
   std::vector<std::size_t> escaped_;
   std::size_t working_ = 0, steps_ = 0, sent_units_ = 0, union_units_ = 0;
   std::uint64_t answers_ = 0;

@@ -93,7 +93,6 @@ class software_switch {
   }
   [[nodiscard]] const switch_counters& counters() const { return counters_; }
   [[nodiscard]] const switch_leases& leases() const { return leases_; }
-  void expire(double now) { leases_.expire(now); }
 
  private:
   switch_leases::memory memory() {

@@ -68,11 +68,6 @@ class switch_leases {
     return n;
   }
   [[nodiscard]] const omni_switch_job& job(std::size_t i) const { return jobs_[i]; }
-  /// Ends the jobs of which nothing has come for the time of a lease.
-  void expire(double now) {
-    for (std::size_t i = 0; i < jobs_.size(); ++i)
-      if (jobs_[i].key != 0 && now - std::max(memory_.last_seen(i), opened_[i]) > settings_.seconds) end(i);
-  }
 
  private:
   [[nodiscard]] bool is_of(const omni_switch_header& h) const {
@@ -144,6 +139,11 @@ class switch_leases {
   void end(std::size_t i) {
     jobs_[i] = {};
     memory_.write(i, jobs_[i], false);
+  }
+  // Ends the jobs of which nothing has come for the time of a lease.
+  void expire(double now) {
+    for (std::size_t i = 0; i < jobs_.size(); ++i)
+      if (jobs_[i].key != 0 && now - std::max(memory_.last_seen(i), opened_[i]) > settings_.seconds) end(i);
   }
   // The first of so many slots that nobody has.
   [[nodiscard]] std::optional<std::size_t> room_for(std::size_t n) const {

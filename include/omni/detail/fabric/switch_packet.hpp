@@ -74,6 +74,8 @@ class switch_link {
   virtual ~switch_link() = default;
 
   virtual void send(std::span<const std::byte> datagram) = 0;
+  /// The largest datagram that the way takes in one piece.
+  [[nodiscard]] virtual std::size_t most_bytes() const { return switch_packet::most_bytes; }
   /// Waits up to so many seconds for one; its bytes, or 0.
   [[nodiscard]] virtual std::size_t receive(switch_packet& to, double seconds) = 0;
 };

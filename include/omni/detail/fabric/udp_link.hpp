@@ -3,6 +3,7 @@
 #pragma once
 
 #include <netdb.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -43,6 +44,9 @@ class udp_link final : public switch_link {
     const int room = 4 << 20;
     if (setsockopt(fd_, SOL_SOCKET, SO_RCVBUFFORCE, &room, sizeof(room)) != 0)
       static_cast<void>(setsockopt(fd_, SOL_SOCKET, SO_RCVBUF, &room, sizeof(room)));
+    // A switch sees no packets that come in pieces.
+    const int whole = IP_PMTUDISC_DO;
+    static_cast<void>(setsockopt(fd_, IPPROTO_IP, IP_MTU_DISCOVER, &whole, sizeof(whole)));
     if (connect(fd_, found->ai_addr, found->ai_addrlen) != 0) {
       close(std::exchange(fd_, -1));
       fail("connect");
@@ -59,6 +63,13 @@ class udp_link final : public switch_link {
   void send(std::span<const std::byte> datagram) override {
     // What the system does not take now is lost, as on the way: it is sent again.
     static_cast<void>(::send(fd_, datagram.data(), datagram.size(), MSG_DONTWAIT));
+  }
+  [[nodiscard]] std::size_t most_bytes() const override {
+    constexpr int headers = 28;  // of IP and UDP
+    int mtu = 0;
+    socklen_t size = sizeof(mtu);
+    if (getsockopt(fd_, IPPROTO_IP, IP_MTU, &mtu, &size) != 0 || mtu <= headers) mtu = 1500;
+    return static_cast<std::size_t>(mtu - headers);
   }
   [[nodiscard]] std::size_t receive(switch_packet& to, double seconds) override {
     for (;;) {

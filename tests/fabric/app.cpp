@@ -1,0 +1,86 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+//
+// Calls through a switch on MPI, held against what they should give. With `--seconds S`, again and again for so long; with
+// `--refused`, where there are no slots.
+
+#include <mpi.h>
+
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <omni/fabric.hpp>
+#include <omni/plan.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace {
+
+/// What is wrong with one round of calls of every kind.
+int wrong_calls(omni::fabric& fabric, int rank, int ranks, int k, std::string_view topology) {
+  int wrong = 0;
+  const auto expect = [&](bool right, const char* what) {
+    if (right) return;
+    std::fprintf(stderr, "rank %d, round %d: %s\n", rank, k, what);
+    ++wrong;
+  };
+  const std::size_t n = 50000 + static_cast<std::size_t>(k % 7) * 331;
+  std::vector<int> x(n);
+  for (std::size_t i = 0; i < n; ++i) x[i] = i / 256 % 3 == static_cast<std::size_t>(rank % 3) ? rank + k + static_cast<int>(i) : 0;
+  std::vector<int> exact(n);
+  MPI_Allreduce(x.data(), exact.data(), static_cast<int>(n), MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+  const auto r = omni::allreduce(fabric, x, omni::in_network{});
+  expect(x == exact, "sums of integers");
+  expect(topology.empty() || r.topology == topology, "another topology");
+
+  std::vector<float> f(n, 0.25F * static_cast<float>(rank + 1));
+  auto request = omni::iallreduce(fabric, f, omni::in_network{});
+  std::vector<double> d(3000, -rank);
+  omni::allreduce(fabric, d, omni::max{}, omni::in_network{});
+  request.wait();
+  const auto sum = 0.125F * static_cast<float>(ranks * (ranks + 1));
+  expect(f == std::vector<float>(n, sum), "sums of floats that a shared exponent has exactly");
+  expect(d == std::vector<double>(3000, 0), "the largest");
+
+  omni::plan plan(fabric, n);
+  plan.run(x);
+  for (auto& e : exact) e *= ranks;
+  expect(x == exact, "a plan");
+  return wrong;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc < 2) return 2;
+  double seconds = 0;
+  bool refused = false;
+  for (int i = 2; i < argc; ++i) {
+    if (std::strcmp(argv[i], "--refused") == 0) refused = true;
+    if (std::strcmp(argv[i], "--seconds") == 0 && i + 1 < argc) seconds = std::strtod(argv[++i], nullptr);
+  }
+  MPI_Init(&argc, &argv);
+  int rank = 0, ranks = 1, wrong = 0, calls = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  {
+    omni::fabric fabric(MPI_COMM_WORLD, argv[1]);
+    if (fabric.uses_switch() == refused) {
+      if (rank == 0) std::fprintf(stderr, "the switch is %sused: %s\n", refused ? "" : "not ", fabric.why_not().c_str());
+      ++wrong;
+    }
+    int more = 1;
+    for (const double start = MPI_Wtime(); more != 0 && wrong == 0; ++calls) {
+      wrong += wrong_calls(fabric, rank, ranks, calls, refused ? "" : ranks == 1 ? "local" : "in_network");
+      more = MPI_Wtime() - start < seconds ? 1 : 0;
+      MPI_Bcast(&more, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    }
+  }
+  int all = 0;
+  MPI_Allreduce(&wrong, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+  if (rank == 0) std::printf("%d rounds on %d ranks, %d wrong\n", calls, ranks, all);
+  MPI_Finalize();
+  return all == 0 ? 0 : 1;
+}

@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# SPDX-FileCopyrightText: 2026 The omni authors
+# SPDX-License-Identifier: BSL-1.0
+#
+# Jobs on an omni-switch in user space: run.sh SWITCH LAUNCHER... APP. Alone; two at a time, of which one is killed; one that finds no
+# slots; and one that gets those of the job that was killed, when its lease is over.
+set -u
+switch=$1
+shift
+port=$((20000 + $$ % 20000))
+log=$(mktemp)
+# Room for two jobs.
+timeout -k 5 120 "$switch" --listen "127.0.0.1:$port" --slots 64 --lease 3 > "$log" 2>&1 &
+switch_pid=$!
+trap 'kill $switch_pid 2> /dev/null; rm -f "$log"' EXIT
+for _ in $(seq 50); do grep -q listens "$log" && break; sleep 0.1; done
+job() { "${launcher[@]}" "$app" "127.0.0.1:$port" "$@"; }
+launcher=("${@:1:$#-1}")
+app=${*: -1}
+fail() { echo "$1"; cat "$log"; exit 1; }
+
+job || fail "a job alone"
+job --seconds 8 & first=$!
+setsid "${launcher[@]}" "$app" "127.0.0.1:$port" --seconds 60 & second=$!
+sleep 3
+job --refused || fail "a third job was not refused"
+kill -KILL -- -$second
+wait $second 2> /dev/null
+sleep 4
+job || fail "the slots of a job that was killed did not come back"
+wait $first || fail "a job beside one that was killed"
+kill -TERM $switch_pid
+wait $switch_pid || fail "omni-switch ended with $?"
+cat "$log"
+grep -q ' 0 damaged' "$log" || fail "packets were damaged"
