@@ -95,6 +95,9 @@ class in_network::engine {
   }
 
  private:
+  struct host_streams final : detail::stream_engine {
+    using stream_engine::stream_engine;
+  };
   static constexpr unsigned last_words = 2;
   static constexpr std::uint64_t sending = std::uint64_t{1} << 63U;
   static constexpr std::uint64_t gives_up = 1;
@@ -190,7 +193,7 @@ class in_network::engine {
   std::vector<block_range> escaped_;
   std::vector<std::byte> room_;
   std::optional<detail::call> rest_call_;
-  std::optional<detail::stream_engine> rest_;
+  std::optional<host_streams> rest_;
   report report_;
   detail::stopwatch watch_;
   bool listens_ = false, done_ = false;
