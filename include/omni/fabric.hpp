@@ -44,10 +44,10 @@ struct fabric_options {
 ///     omni::allreduce(fabric, counts, omni::max{});             // as well
 ///     omni::allreduce(fabric, grad, omni::native{});            // float sums to the bit: on the hosts
 ///
-/// Making one is collective over the communicator, and so is its end; the fabric must go before the communicator does. All ranks
-/// give the same options. It asks the switch for slots; if there are none, or nobody answers, `uses_switch()` is false, `why_not()`
-/// says why, and all calls run on the communicator. A fabric stands where a communicator stands in allreduce, iallreduce and plan;
-/// other collectives, and what a switch cannot do, run on the communicator.
+/// Making one is collective over the communicator. It must go before the communicator does, and after the requests on it; its slots
+/// come back when it has gone on all ranks. All ranks give the same options. It asks the switch for slots; if there are none, or
+/// nobody answers, `uses_switch()` is false, `why_not()` says why, and all calls run on the communicator. A fabric stands where a
+/// communicator stands in allreduce, iallreduce and plan; other collectives, and what a switch cannot do, run on the communicator.
 ///
 /// Errors of a call are those of a communicator; `error` if the switch has lost the job (it was started anew). After an error the
 /// switch is not used again.
@@ -173,21 +173,17 @@ class basic_fabric {
         why_not_ = "omni: the switch refuses a job of such ranks, slots and packets";
     }
   }
+  // The slots come back when all have left, or when the lease is over.
   void end() noexcept {
     try {
       if (!why_not_.empty()) return;
-      // A rank that has lost its last result asks the switch for it.
-      if (port_->fault.empty()) {
-        std::vector<std::uint64_t> all_there{0};
-        omni::allreduce(comm(), all_there, omni::max{}, colocated{});
-      }
-      if (rank_ != 0) return;
       auto bye = detail::control_packet(omni_switch_leave);
       bye.header.job = port_->lease.job;
       bye.header.key = port_->lease.key;
+      bye.header.worker = static_cast<omni_u8>(rank_);
       bye.seal(0);
-      for (int i = 0; i < 3; ++i) port_->link->send(bye.view(0));  // if all are lost the lease runs out
-    } catch (...) {                                                // NOLINT(bugprone-empty-catch): the lease runs out
+      for (int i = 0; i < 3; ++i) port_->link->send(bye.view(0));
+    } catch (...) {  // NOLINT(bugprone-empty-catch): the lease runs out
     }
   }
 

@@ -52,7 +52,7 @@ class switch_leases {
         join(p, address);
         return true;
       case omni_switch_leave:
-        if (is_of(h) && h.worker == 0) end(h.job);
+        leave(h, address);
         return false;
       default:
         return false;
@@ -110,6 +110,7 @@ class switch_leases {
     j.pairs = pairs;
     j.first_slot = static_cast<omni_u32>(*first);
     j.slots = wanted;
+    left_[i] = 0;
     asked_[i] = asked;
     opened_[i] = now;
     lanes_[i] = static_cast<std::uint32_t>(std::min<std::size_t>(pairs_there / pairs, OMNI_SWITCH_LANES));
@@ -135,6 +136,12 @@ class switch_leases {
       memory_.write(h.job, j, false);
     }
     h.kind = omni_switch_joined;
+  }
+  // The last one ends the job: until then one may still ask for a result that it has lost.
+  void leave(const omni_switch_header& h, std::uint64_t address) {
+    if (!is_of(h) || jobs_[h.job].address[h.worker] != address) return;
+    left_[h.job] |= 1U << h.worker;
+    if (left_[h.job] == omni_switch_everybody(jobs_[h.job].workers)) end(h.job);
   }
   void end(std::size_t i) {
     jobs_[i] = {};
@@ -163,7 +170,7 @@ class switch_leases {
   memory memory_;
   std::function<std::uint32_t()> draw_;
   std::vector<omni_switch_job> jobs_;
-  std::array<std::uint32_t, most_jobs> asked_{}, lanes_{};
+  std::array<std::uint32_t, most_jobs> asked_{}, lanes_{}, left_{};  // left: a bit for each worker
   std::array<double, most_jobs> opened_{};
 };
 
