@@ -60,7 +60,7 @@ class basic_fabric {
   using carrier = Comm;
   using default_arithmetic = shared_exponent;
 
-  /// @param link this rank's way to the switch. @param comm a handle that is copied, or a transport that outlives this.
+  /// Of a communicator, a handle that is copied or a transport that outlives this, and this rank's way to the switch.
   basic_fabric(Comm& comm, std::unique_ptr<detail::switch_link> link, int rank, int ranks, const fabric_options& o = {})
       : comm_(keep(comm)), rank_(rank) {
     port_->link = std::move(link);
