@@ -143,7 +143,7 @@ class basic_fabric {
     l.workers = ranks;
     l.pairs = told[pairs];
     l.lanes = told[lanes];
-    l.rounds.assign(told[slots], 0);
+    l.rounds.assign(std::min<std::uint64_t>(told[slots], o.slots), 0);
     if (told[state] == 0) {
       auto question = detail::control_packet(omni_switch_join);
       question.header.job = l.job;
