@@ -143,15 +143,15 @@ class basic_fabric {
     l.workers = ranks;
     l.pairs = told[pairs];
     l.lanes = told[lanes];
-    l.rounds.assign(std::min<std::uint64_t>(told[slots], o.slots), 0);
+    l.rounds.assign(std::min<std::uint64_t>({told[slots], o.slots, 65535}), 0);
     if (told[state] == 0) {
       auto question = detail::control_packet(omni_switch_join);
       question.header.job = l.job;
       question.header.key = l.key;
       question.header.worker = static_cast<omni_u8>(rank_);
       detail::switch_packet answer;
-      const bool sound = l.pairs >= OMNI_SWITCH_CHUNK && l.pairs <= OMNI_SWITCH_PAIRS / OMNI_SWITCH_LANES && l.lanes >= 1 &&
-                         l.lanes <= OMNI_SWITCH_LANES && !l.rounds.empty();
+      const bool sound = l.pairs >= OMNI_SWITCH_CHUNK && l.pairs <= OMNI_SWITCH_PAIRS / OMNI_SWITCH_LANES &&
+                         l.pairs % OMNI_SWITCH_CHUNK == 0 && l.lanes >= 1 && l.lanes <= OMNI_SWITCH_LANES && !l.rounds.empty();
       std::vector<std::uint64_t> failed{
           !sound || !ask(question, answer, o.patience) || answer.header.kind != omni_switch_joined ? std::uint64_t{silent} : 0};
       omni::allreduce(comm(), failed, omni::max{}, colocated{});

@@ -447,6 +447,21 @@ TEST_CASE("fabric: lanes of many rows, of which most are null, in place and not"
     }
 }
 
+TEST_CASE("switch: the check of a packet tells one bit in both halves of a word, wherever it lies") {
+  omni::detail::switch_packet p;
+  std::mt19937_64 random(3);
+  int unseen = 0;
+  p.header.lanes = 1;
+  for (int k = 0; k < 100000; ++k) {
+    for (std::size_t i = 0; i < 128; i += 8) p.pairs[i] = random();
+    p.seal(128);
+    const auto i = random() % 32;
+    p.pairs[random() % 128] ^= std::uint64_t{1} << i | std::uint64_t{1} << (i + 32);
+    unseen += p.is_whole(p.bytes(128), 128) ? 1 : 0;
+  }
+  CHECK(unseen == 0);
+}
+
 TEST_CASE("switch: a round begins only when the one before it is complete") {
   using namespace omni::detail;
   omni_switch_job job{};

@@ -41,7 +41,7 @@ class in_network::engine {
   ~engine() {
     if (listens_) messages_.cancel(last_words);
     // Not at its end: rounds may differ from rank to rank.
-    if (worker_ && !worker_->finished() && port_.fault.empty()) port_.fault = "a call through the switch has failed";
+    if ((!worker_ || !worker_->finished()) && port_.fault.empty()) port_.fault = "a call through the switch has failed";
     turn_->pass();
   }
 
@@ -99,6 +99,7 @@ class in_network::engine {
     using stream_engine::stream_engine;
   };
   static constexpr unsigned last_words = 2;
+  static constexpr int most_at_once = 256;
   static constexpr std::uint64_t sending = std::uint64_t{1} << 63U;
   static constexpr std::uint64_t gives_up = 1;
 
@@ -127,8 +128,10 @@ class in_network::engine {
       moved = true;
     }
     const auto before = worker_->steps();
-    for (std::size_t n = worker_->finished() ? 0 : port_.link->receive(packet_, seconds); n != 0;
-         n = port_.link->receive(packet_, 0)) {
+    // Not for ever: who sends too much must not keep a deadline from being seen.
+    int left = most_at_once;
+    for (std::size_t n = worker_->finished() ? 0 : port_.link->receive(packet_, seconds); n != 0 && left != 0;
+         n = port_.link->receive(packet_, 0), --left) {
       report_.bytes_received += n;
       worker_->take(packet_, n, now(), send);
       if (worker_->finished()) break;

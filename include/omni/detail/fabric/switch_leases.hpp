@@ -91,12 +91,10 @@ class switch_leases {
     const auto asked = p.header.round;
     for (std::size_t i = 0; i < jobs_.size(); ++i)
       if (jobs_[i].key != 0 && asked_[i] == asked) return lease(p, i);
-    auto first = room_for(wanted);
-    if (!first) {
-      expire(now);
-      first = room_for(wanted);
-    }
-    const auto free = std::find_if(jobs_.begin(), jobs_.end(), [](const auto& j) { return j.key == 0; });
+    const auto unused = [&] { return std::find_if(jobs_.begin(), jobs_.end(), [](const auto& j) { return j.key == 0; }); };
+    if (!room_for(wanted) || unused() == jobs_.end()) expire(now);
+    const auto first = room_for(wanted);
+    const auto free = unused();
     if (!first || free == jobs_.end()) return refuse(p, no_lease::full);
     const auto i = static_cast<std::size_t>(free - jobs_.begin());
     // The largest block of 64, 128 or 256 integers that fits.

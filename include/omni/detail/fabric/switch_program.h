@@ -113,7 +113,7 @@ OMNI_SWITCH_INLINE struct omni_switch_sums omni_switch_begin_sums(const struct o
   for (int i = 0; i < OMNI_SWITCH_LANES; i += 2) omni_switch_sum(&s, (omni_u64)h->next[i + 1] << 32 | h->next[i]);
   return s;
 }
-OMNI_SWITCH_INLINE omni_u32 omni_switch_folded(omni_u64 x) { return (omni_u32)(x ^ x >> 32); }
+OMNI_SWITCH_INLINE omni_u32 omni_switch_folded(omni_u64 x) { return (omni_u32)(x * 0x9e3779b97f4a7c15ULL >> 32); }
 OMNI_SWITCH_INLINE void omni_switch_seal(struct omni_switch_header* h, const struct omni_switch_sums* s) {
   h->check[0] = omni_switch_folded(s->a);
   h->check[1] = omni_switch_folded(s->b);

@@ -44,7 +44,10 @@ class collective_by final : public collective {
     if constexpr (takes_datagrams) return engine_.emplace(topology_, the_call(), transport(), datagrams());
     else return engine_.emplace(topology_, the_call(), transport(), messages());
   }
-  void drop_engine() noexcept override { engine_.reset(); }
+  void drop_engine() noexcept override {
+    engine_.reset();
+    if constexpr (requires { topology_.turn; }) topology_.turn.reset();  // the next call's, though the request may live on
+  }
 
   Topology topology_;
   std::optional<driven<engine_type>> engine_;
