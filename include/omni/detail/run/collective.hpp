@@ -382,7 +382,7 @@ class collective : public operation_base {
       if (hurries || !late) engine_->give_up();
     }
     release();
-    drop_engine();  // also what was kept for one that has not come to be
+    drop_engine();                                     // also what was kept for one that has not come to be
     if (call_.elsewhere() != nullptr) call_.let_go();  // the caller may free his memory from now on
     if (call_.codec() != nullptr && why) call_.codec()->leak();
     if (why) transport_.mark_broken(*why);
