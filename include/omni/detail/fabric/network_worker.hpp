@@ -19,6 +19,7 @@
 #include "../../deadline.hpp"
 #include "../../error.hpp"
 #include "../call/call.hpp"
+#include "../slots/slot_map.hpp"
 #include "../slots/slot_timer.hpp"
 #include "fixed_loops.hpp"
 #include "switch_packet.hpp"
@@ -46,7 +47,7 @@ struct switch_lease {
 class network_worker {
  public:
   using send_function = std::function<void(std::span<const std::byte> datagram)>;
-  static constexpr std::uint32_t no_row = 0xffffffffU;
+  static constexpr auto no_row = slot_map::no_row;
 
   network_worker(const call& c, const fixed_loops& loops, switch_lease& lease)
       : call_(c), loops_(loops), lease_(lease), patience_(lease.answer_seconds) {
@@ -55,7 +56,8 @@ class network_worker {
     units_ = n == 0 ? 0 : (n - 1) / unit_ + 1;
     const auto most = lease.rounds.size();
     slots_.resize(std::min(most, (units_ + lease.lanes - 1) / lease.lanes));
-    rows_ = slots_.empty() ? 0 : (units_ - 1) / (slots_.size() * lease.lanes) + 1;
+    map_ = {.blocks = units_, .owners = 1, .slots = std::max<std::size_t>(slots_.size(), 1), .columns = lease.lanes};
+    rows_ = map_.rows();
     if (rows_ >> (31 - loops.code_bits) != 0) throw usage("omni: the tensor has more blocks than a switch can count");
   }
 
@@ -167,7 +169,7 @@ class network_worker {
   };
 
   [[nodiscard]] std::size_t unit_at(std::size_t s, std::size_t c, std::size_t row) const {
-    return (row * lease_.lanes + c) * slots_.size() + s;
+    return map_.block(0, s, c, static_cast<std::uint32_t>(row));
   }
   [[nodiscard]] block_range range(std::size_t unit) const { return {unit * unit_, std::min(unit_, call_.size() - unit * unit_)}; }
   [[nodiscard]] const std::byte* input(std::size_t unit) const { return call_.in.data() + unit * unit_ * call_.element_bytes(); }
@@ -309,6 +311,7 @@ class network_worker {
   const fixed_loops& loops_;
   switch_lease& lease_;
   std::size_t unit_ = 1, units_ = 0, rows_ = 0;  // elements of a block; blocks; of a lane
+  slot_map map_;
   std::vector<slot> slots_;
   std::vector<std::uint64_t> filled_;  // a bit for each block: it is not null
   std::vector<std::size_t> escaped_;

@@ -32,8 +32,6 @@ class switch_leases {
   /// What the body of a switch does with its memory: `write` puts a job's entry and, where it is new, readies its slots.
   struct memory {
     std::function<void(std::size_t job, const omni_switch_job& entry, bool is_new)> write;
-    /// The addresses that have joined, as far as the body knows more of them than it was told.
-    std::function<void(std::size_t job, omni_switch_job& entry)> read = [](std::size_t, omni_switch_job&) {};
     /// When the last packet of the job came.
     std::function<double(std::size_t job)> last_seen;
   };
@@ -126,7 +124,6 @@ class switch_leases {
     auto& h = p.header;
     if (!is_of(h)) return refuse(p, no_lease::gone);
     auto& j = jobs_[h.job];
-    memory_.read(h.job, j);
     auto& at = j.address[h.worker];
     if (at != 0 && at != address) return refuse(p, no_lease::bad_request);  // nobody takes the place of another
     if (at == 0) {
