@@ -27,7 +27,7 @@
 namespace {
 
 struct options {
-  std::string where = "127.0.0.1:4800";
+  std::vector<std::string> where{"127.0.0.1:4800"};
   std::size_t elements = std::size_t{16} << 20U;
   std::vector<double> densities{100, 10, 1};
   std::vector<std::string> types{"int", "float"};
@@ -157,7 +157,9 @@ nlohmann::json measure(const options& o, omni::fabric& fabric, const std::vector
 int main(int argc, char** argv) {
   options o;
   CLI::App app{"omni::allreduce through a switch against the best allreduce on the hosts"};
-  app.add_option("--switch", o.where, "address of omni-switch")->capture_default_str();
+  app.add_option("--switch", o.where, "address of omni-switch; several: of the first ranks, of the next ones, and so on")
+      ->delimiter(',')
+      ->capture_default_str();
   app.add_option("--elements", o.elements, "of the tensor");
   app.add_option("--densities", o.densities, "percent of blocks that are not null, the same on all ranks")->delimiter(',');
   app.add_option("--types", o.types, "int, float")->delimiter(',');
@@ -169,10 +171,12 @@ int main(int argc, char** argv) {
   app.add_option("--json", o.json, "file for the results");
   CLI11_PARSE(app, argc, argv);
   MPI_Init(&argc, &argv);
-  int rank = 0, code = 0;
+  int rank = 0, ranks = 1, code = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   {
-    omni::fabric fabric(MPI_COMM_WORLD, o.where, o.fabric);
+    const auto mine = static_cast<std::size_t>(rank) * o.where.size() / static_cast<std::size_t>(ranks);
+    omni::fabric fabric(MPI_COMM_WORLD, o.where[mine], o.fabric);
     if (!fabric.uses_switch()) {
       if (rank == 0) std::fprintf(stderr, "%s\n", fabric.why_not().c_str());
       code = 1;

@@ -35,10 +35,16 @@ struct {
 } slots SEC(".maps");
 struct {
   __uint(type, BPF_MAP_TYPE_ARRAY);
-  __uint(max_entries, OMNI_SWITCH_JOBS * OMNI_SWITCH_WORKERS);
+  __uint(max_entries, OMNI_SWITCH_PLACES);
   __type(key, omni_u32);
   __type(value, struct omni_switch_place);
 } places SEC(".maps");
+struct {
+  __uint(type, BPF_MAP_TYPE_ARRAY);
+  __uint(max_entries, OMNI_SWITCH_JOBS);
+  __type(key, omni_u32);
+  __type(value, omni_u32);
+} below SEC(".maps"); /* the job here of one of the switch above */
 struct {
   __uint(type, BPF_MAP_TYPE_ARRAY);
   __uint(max_entries, OMNI_SWITCH_JOBS);
@@ -47,12 +53,12 @@ struct {
 } last_seen SEC(".maps");
 struct {
   __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-  __uint(max_entries, 8);
+  __uint(max_entries, OMNI_SWITCH_VERDICTS);
   __type(key, omni_u32);
   __type(value, omni_u64);
 } counters SEC(".maps");
 
-const volatile omni_u16 listen_port = 4800;
+const volatile struct omni_switch_constants constants = {4800, {0}, 0};
 
 #define AT_IP ETH_HLEN
 #define AT_UDP (AT_IP + 20)
@@ -89,13 +95,15 @@ static __always_inline void address_frame(struct frame* f, const struct omni_swi
   sum = (sum & 0xffff) + (sum >> 16);
   sum = (sum & 0xffff) + (sum >> 16);
   f->ip.check = (omni_u16)~sum;
-  f->udp.source = bpf_htons(listen_port);
+  f->udp.source = bpf_htons(constants.listen_port);
   f->udp.dest = to->port;
   f->udp.len = bpf_htons((omni_u16)(8 + bytes));
   f->udp.check = 0; /* none: the packet has sums of its own */
 }
-static __always_inline void send_to(struct __sk_buff* skb, omni_u32 job, omni_u32 worker, omni_u32 bytes) {
-  const omni_u32 key = job * OMNI_SWITCH_WORKERS + (worker & (OMNI_SWITCH_WORKERS - 1));
+static __always_inline omni_u32 place_of(omni_u32 job, omni_u32 worker) {
+  return job * OMNI_SWITCH_WORKERS + (worker & (OMNI_SWITCH_WORKERS - 1));
+}
+static __always_inline void send_to(struct __sk_buff* skb, omni_u32 key, omni_u32 bytes) {
   const struct omni_switch_place* const to = bpf_map_lookup_elem(&places, &key);
   if (!to || !to->port_index) return;
   struct frame f;
@@ -133,18 +141,18 @@ __attribute__((noinline)) int take(struct __sk_buff* skb, const struct omni_swit
 /* Makes it the answer: its bytes after IP and UDP, or 0. The slot is not locked: whoever waits for this result keeps the next but one
  * round from beginning, and nobody else looks at what says that it is of this one. */
 __attribute__((noinline)) int answer(struct __sk_buff* skb, struct omni_switch_header* h, omni_u32 slot_index, omni_u32 job_index,
-                                     omni_u32 is_result) {
+                                     omni_u32 verdict) {
   const struct omni_switch_job* const job = bpf_map_lookup_elem(&jobs, &job_index);
   if (!h || !job) return 0;
   struct kernel_slot* const s = bpf_map_lookup_elem(&slots, &slot_index);
   if (!s) return 0;
-  const omni_u32 lanes = is_result ? s->slot.version[h->round & 1].lanes & 0xff : 0;
+  const omni_u32 lanes = verdict == omni_switch_tell ? 0 : s->slot.version[h->round & 1].lanes & 0xff;
   const omni_u32 bytes = 64 + 8 * (job->pairs & 0xff) * omni_switch_count(lanes);
   if (bpf_skb_change_tail(skb, AT_HEADER + bytes, 0) < 0 || bpf_skb_pull_data(skb, AT_HEADER + bytes) < 0) return 0;
   void* const data = (void*)(long)skb->data;
   void* const end = (void*)(long)skb->data_end;
   if (data + AT_BLOCKS > end) return 0;
-  omni_switch_reply(&s->slot, h, data + AT_BLOCKS, end, job, is_result != 0);
+  omni_switch_reply(&s->slot, h, data + AT_BLOCKS, end, job, (omni_u16)job_index, verdict);
   if (h->lanes != lanes) return 0;
   return (int)bytes;
 }
@@ -159,7 +167,7 @@ int omni_switch(struct __sk_buff* skb) {
   const struct ethhdr* const eth = data;
   const struct iphdr* const ip = data + AT_IP;
   const struct udphdr* const udp = data + AT_UDP;
-  if (eth->h_proto != bpf_htons(ETH_P_IP) || ip->ihl != 5 || ip->protocol != IPPROTO_UDP || udp->dest != bpf_htons(listen_port) ||
+  if (eth->h_proto != bpf_htons(ETH_P_IP) || ip->ihl != 5 || ip->protocol != IPPROTO_UDP || udp->dest != bpf_htons(constants.listen_port) ||
       ip->frag_off & bpf_htons(0x3fff))
     return TC_ACT_OK;
   struct omni_switch_header h;
@@ -169,14 +177,20 @@ int omni_switch(struct __sk_buff* skb) {
     count(omni_switch_strange);
     return TC_ACT_SHOT;
   }
-  const omni_u32 job_index = h.job;
+  const omni_u64 address = (omni_u64)bpf_ntohl(ip->saddr) << 16 | bpf_ntohs(udp->source);
+  omni_u32 job_index = h.job;
+  if (omni_switch_comes_down(&h)) {
+    const omni_u32* const here = bpf_map_lookup_elem(&below, &job_index);
+    job_index = here ? *here : 0;
+  }
   const struct omni_switch_job* const job = bpf_map_lookup_elem(&jobs, &job_index);
   if (!job) return TC_ACT_SHOT;
-  const omni_u64 address = (omni_u64)bpf_ntohl(ip->saddr) << 16 | bpf_ntohs(udp->source);
   if (h.kind >= omni_switch_open) {
-    /* Only here it is known where a worker is. Nobody takes the place of another. */
-    if (h.kind == omni_switch_join && job->key && h.key == job->key && h.worker < job->workers && h.worker < OMNI_SWITCH_WORKERS &&
-        (job->address[h.worker & (OMNI_SWITCH_WORKERS - 1)] == 0 || job->address[h.worker & (OMNI_SWITCH_WORKERS - 1)] == address)) {
+    /* Only here it is known where a worker is, and where the switch above. Nobody takes the place of another. */
+    const omni_u32 worker = h.worker & (OMNI_SWITCH_WORKERS - 1);
+    const int from_above = address == constants.above_address;
+    if (from_above || (h.kind == omni_switch_join && job->key && h.key == job->key && h.worker < job->workers &&
+                       h.worker < OMNI_SWITCH_WORKERS && (job->address[worker] == 0 || job->address[worker] == address))) {
       struct omni_switch_place place;
       __builtin_memset(&place, 0, sizeof(place));
       place.port_index = skb->ifindex;
@@ -185,7 +199,7 @@ int omni_switch(struct __sk_buff* skb) {
       place.port = udp->source;
       __builtin_memcpy(place.mac, eth->h_source, ETH_ALEN);
       __builtin_memcpy(place.own_mac, eth->h_dest, ETH_ALEN);
-      const omni_u32 key = job_index * OMNI_SWITCH_WORKERS + (h.worker & (OMNI_SWITCH_WORKERS - 1));
+      const omni_u32 key = from_above ? OMNI_SWITCH_PLACE_ABOVE : place_of(job_index, worker);
       bpf_map_update_elem(&places, &key, &place, BPF_ANY);
     }
     return TC_ACT_OK;
@@ -204,16 +218,16 @@ int omni_switch(struct __sk_buff* skb) {
   const omni_u32 slot_index = job->first_slot + h.slot;
   const int verdict = take(skb, &h, slot_index, job_index);
   count((omni_u32)verdict);
-  if (verdict != omni_switch_spread && verdict != omni_switch_answer && verdict != omni_switch_tell) return TC_ACT_SHOT;
-  const int bytes = answer(skb, &h, slot_index, job_index, verdict != omni_switch_tell);
+  if (verdict == omni_switch_absorb || (verdict >= omni_switch_damaged)) return TC_ACT_SHOT;
+  const int bytes = answer(skb, &h, slot_index, job_index, (omni_u32)verdict);
   if (bytes <= 0 || !check(skb, &h, pairs, 1)) return TC_ACT_SHOT;
   if (verdict != omni_switch_spread) {
-    send_to(skb, job_index, h.worker, (omni_u32)bytes);
+    send_to(skb, verdict == omni_switch_raise ? OMNI_SWITCH_PLACE_ABOVE : place_of(job_index, h.worker), (omni_u32)bytes);
     return TC_ACT_SHOT;
   }
   for (omni_u32 w = 0; w < OMNI_SWITCH_WORKERS; ++w) {
     if (w >= workers) break;
-    send_to(skb, job_index, w, (omni_u32)bytes);
+    send_to(skb, place_of(job_index, w), (omni_u32)bytes);
   }
   return TC_ACT_SHOT;
 }

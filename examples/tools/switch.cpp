@@ -5,6 +5,7 @@
 //
 //     omni-switch --listen 10.0.0.254:4800
 //     omni-switch --listen 10.0.0.254:4800 --bpf switch.bpf.o --ports eth1,eth2,eth3
+//     omni-switch --listen 10.0.1.254:4800 --above 10.0.0.254:4800              # of a rack, below another switch
 
 #include <arpa/inet.h>
 #include <net/if.h>
@@ -38,12 +39,12 @@ volatile std::sig_atomic_t stopped = 0;
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-sockaddr_in address_of(const std::string& where) {
+sockaddr_in address_of(const std::string& where, const char* option) {
   const auto colon = where.rfind(':');
   sockaddr_in a{};
   a.sin_family = AF_INET;
   if (colon == std::string::npos || inet_pton(AF_INET, where.substr(0, colon).c_str(), &a.sin_addr) != 1)
-    throw std::runtime_error("--listen wants ADDRESS:PORT, not " + where);
+    throw std::runtime_error(std::string(option) + " wants ADDRESS:PORT, not " + where);
   a.sin_port = htons(static_cast<std::uint16_t>(std::stoi(where.substr(colon + 1))));
   return a;
 }
@@ -58,17 +59,18 @@ sockaddr_in address_of(std::uint64_t number) {
 }
 
 void print(const omni::detail::switch_counters& c, const omni::detail::switch_leases& l) {
-  std::cout << "omni-switch: " << l.jobs() << " jobs, " << l.slots_leased() << " slots leased; " << c.contributions
-            << " contributions, " << c.results << " results, " << c.answers << " sent again, " << c.pending
-            << " asked too early; dropped: " << c.damaged << " damaged, " << c.strange << " of strangers, " << c.late << " late"
-            << std::endl;
+  std::cout << "omni-switch: " << l.jobs() << " jobs, " << l.slots_leased() << " slots leased; " << c.of[omni_switch_absorb]
+            << " packets added to a slot, " << c.of[omni_switch_spread] << " that made a result, " << c.of[omni_switch_raise]
+            << " that sent a sum up; " << c.of[omni_switch_answer] << " results sent again, " << c.of[omni_switch_tell]
+            << " asked too early; dropped: " << c.of[omni_switch_damaged] << " damaged, " << c.of[omni_switch_strange]
+            << " of strangers, " << c.of[omni_switch_late] << " late" << std::endl;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   CLI::App app{"The switch of an omni::fabric: adds what the ranks of a job send, and sends each the sum"};
-  std::string listen = "0.0.0.0:4800", object;
+  std::string listen = "0.0.0.0:4800", object, above;
   std::vector<std::string> ports;
   omni::detail::switch_leases::settings settings;
   double every = 0;
@@ -79,6 +81,7 @@ int main(int argc, char** argv) {
   app.add_option("--job-slots", settings.most_slots, "and of one job at most")->capture_default_str();
   app.add_option("--lease", settings.seconds, "seconds without a packet after which a job's slots may go to another")
       ->capture_default_str();
+  app.add_option("--above", above, "address and port of the switch above: where the ranks of a job are at several switches");
   app.add_option("--bpf", object, "add in the kernel, by this classifier (switch.bpf.o)");
   app.add_option("--ports", ports, "with --bpf: the interfaces on which workers are")->delimiter(',');
   app.add_option("--print", every, "say what was counted, every so many seconds; 0: only at the end")->capture_default_str();
@@ -86,7 +89,8 @@ int main(int argc, char** argv) {
   try {
     std::random_device device;
     const auto draw = [&device] { return static_cast<std::uint32_t>(device()); };
-    const auto here = address_of(listen);
+    const auto here = address_of(listen, "--listen");
+    if (!above.empty()) settings.above = number_of(address_of(above, "--above"));
     const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     const int room = 16 << 20;
     if (fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &room, sizeof(room)) != 0)

@@ -31,12 +31,13 @@ class kernel_switch {
                 std::function<std::uint32_t()> draw)
       : object_(bpf_object__open_file(object.c_str(), nullptr), bpf_object__close), leases_(s, memory(), std::move(draw)) {
     if (!object_) fail("cannot open " + object);
-    auto* const constants = bpf_object__find_map_by_name(object_.get(), ".rodata");
-    if (constants == nullptr || bpf_map__set_initial_value(constants, &port, sizeof(port)) != 0) fail(object + ": its port");
+    auto* const told = bpf_object__find_map_by_name(object_.get(), ".rodata");
+    const omni_switch_constants constants{port, {}, s.above};
+    if (told == nullptr || bpf_map__set_initial_value(told, &constants, sizeof(constants)) != 0) fail(object + ": its addresses");
     if (bpf_object__load(object_.get()) != 0) fail("the kernel does not take " + object);
     auto* const program = bpf_object__find_program_by_name(object_.get(), "omni_switch");
     if (program == nullptr) fail(object + " has no omni_switch");
-    for (const auto* name : {"jobs", "slots", "places", "last_seen", "counters"}) {
+    for (const auto* name : {"jobs", "slots", "places", "below", "last_seen", "counters"}) {
       maps_.push_back(bpf_object__find_map_fd_by_name(object_.get(), name));
       if (maps_.back() < 0) fail(object + " has no map " + name);
     }
@@ -77,9 +78,7 @@ class kernel_switch {
   void take(omni::detail::switch_packet& p, std::size_t bytes, std::uint64_t address, double now,
             const omni::detail::software_switch::send_function& send) {
     if (p.header.kind < omni_switch_open || !p.is_whole(bytes, 0) || p.header.lanes != 0) return;
-    if (!leases_.answer(p, address, now)) return;
-    p.seal(0);
-    send(address, p.view(0));
+    leases_.take(p, address, now, send);
   }
   [[nodiscard]] const omni::detail::switch_leases& leases() const { return leases_; }
   [[nodiscard]] omni::detail::switch_counters counters() const {
@@ -91,18 +90,12 @@ class kernel_switch {
       return sum;
     };
     omni::detail::switch_counters c;
-    c.results = of(omni_switch_spread);
-    c.contributions = of(omni_switch_absorb) + c.results;
-    c.answers = of(omni_switch_answer);
-    c.pending = of(omni_switch_tell);
-    c.damaged = of(omni_switch_damaged);
-    c.strange = of(omni_switch_strange);
-    c.late = of(omni_switch_late);
+    for (omni_u32 verdict = 0; verdict < c.of.size(); ++verdict) c.of[verdict] = of(verdict);
     return c;
   }
 
  private:
-  enum : std::size_t { jobs_map, slots_map, places_map, seen_map, counters_map };
+  enum : std::size_t { jobs_map, slots_map, places_map, below_map, seen_map, counters_map };
   struct kernel_slot {
     omni_u32 lock, reserved;
     omni_switch_slot slot;
@@ -125,7 +118,9 @@ class kernel_switch {
         for (omni_u32 w = 0; w < OMNI_SWITCH_WORKERS; ++w)
           write(places_map, static_cast<omni_u32>(i) * OMNI_SWITCH_WORKERS + w, &nowhere);
       }
-      write(jobs_map, static_cast<omni_u32>(i), &j);
+      const auto number = static_cast<omni_u32>(i);
+      if (j.above_address != 0) write(below_map, j.above_job, &number);
+      write(jobs_map, number, &j);
     };
     m.last_seen = [this](std::size_t i) {
       const auto key = static_cast<omni_u32>(i);

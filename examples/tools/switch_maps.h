@@ -8,6 +8,16 @@
 
 #define OMNI_SWITCH_JOBS 64
 #define OMNI_SWITCH_SLOTS 512
+#define OMNI_SWITCH_VERDICTS 16
+/* Of each worker of each job, then of the switch above. */
+#define OMNI_SWITCH_PLACE_ABOVE (OMNI_SWITCH_JOBS * OMNI_SWITCH_WORKERS)
+#define OMNI_SWITCH_PLACES (OMNI_SWITCH_PLACE_ABOVE + 1)
+
+/* What the classifier is told when it is loaded. */
+struct omni_switch_constants {
+  omni_u16 listen_port, reserved[3];
+  omni_u64 above_address; /* IP << 16 | port; 0: there is no switch above */
+};
 
 /* Where a worker is: learnt from the packet by which it joins. Addresses as they stand in packets. */
 struct omni_switch_place {

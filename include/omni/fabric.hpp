@@ -44,6 +44,9 @@ struct fabric_options {
 ///     omni::allreduce(fabric, counts, omni::max{});             // as well
 ///     omni::allreduce(fabric, grad, omni::native{});            // float sums to the bit: on the hosts
 ///
+/// Each rank names the switch that it is at. Where ranks are at several, as in racks, those must be below one that is the same
+/// (`omni-switch --above`); each has at most 32 ranks, and there are at most 32.
+///
 /// Making one is collective over the communicator. It must go before the communicator does, and after the requests on it; its slots
 /// come back when it has gone on all ranks. All ranks give the same options. It asks the switch for slots; if there are none, or
 /// nobody answers, `uses_switch()` is false, `why_not()` says why, and all calls run on the communicator. A fabric stands where a
@@ -52,7 +55,7 @@ struct fabric_options {
 /// Errors of a call are those of a communicator; `error` if the switch has lost the job (it was started anew). After an error the
 /// switch is not used again.
 ///
-/// Cost of making one: some datagrams to the switch and two small allreduces.
+/// Cost of making one: some datagrams to the switch and three small allreduces.
 template <class Comm>
 class basic_fabric {
  public:
@@ -118,44 +121,64 @@ class basic_fabric {
     }
     return false;
   }
+  // The largest of what the ranks give, one number after the other.
+  std::vector<std::uint64_t> most(std::vector<std::uint64_t> x) {
+    omni::allreduce(comm(), x, omni::max{}, colocated{});
+    return x;
+  }
   void open(int ranks, const fabric_options& o) {
-    enum : std::size_t { state, job, key, slots, pairs, lanes, numbers };
-    std::vector<std::uint64_t> told(numbers);
-    // The shortest way decides.
-    std::vector<std::uint64_t> room{std::min({o.packet_bytes, port_->link->most_bytes(), detail::switch_packet::most_bytes})};
-    omni::allreduce(comm(), room, omni::min{}, colocated{});
-    if (rank_ == 0) {
+    const auto n = static_cast<std::size_t>(ranks), me = static_cast<std::size_t>(rank_);
+    // Who is at which switch. The shortest way decides how long packets are.
+    std::vector<std::uint64_t> at(n + 2);
+    at[me] = port_->link->where();
+    at[n] = ~std::uint64_t{std::min({o.packet_bytes, port_->link->most_bytes(), detail::switch_packet::most_bytes})};
+    at[n + 1] = rank_ == 0 ? std::random_device{}() : 0;
+    at = most(std::move(at));
+    auto switches = std::vector<std::uint64_t>(at.begin(), at.begin() + ranks);
+    std::sort(switches.begin(), switches.end());
+    switches.erase(std::unique(switches.begin(), switches.end()), switches.end());
+    const auto rack = static_cast<std::size_t>(std::lower_bound(switches.begin(), switches.end(), at[me]) - switches.begin());
+    auto& l = port_->lease;
+    l.workers = ranks;
+    for (int r = 0; r < ranks; ++r)
+      if (at[static_cast<std::size_t>(r)] == at[me]) l.members.push_back(r);
+    l.worker = static_cast<int>(std::find(l.members.begin(), l.members.end(), rank_) - l.members.begin());
+
+    // One rank at each switch asks for slots. What is to be the least of all travels turned round.
+    enum : std::size_t { state, less_slots, pairs, lanes, above, other_above, common };
+    std::vector<std::uint64_t> told(common + 2 * switches.size());
+    if (l.worker == 0) {
+      using word = std::uint32_t;
       auto question = detail::control_packet(
-          omni_switch_open,
-          {static_cast<std::uint32_t>(ranks), static_cast<std::uint32_t>(o.slots), static_cast<std::uint32_t>(room[0])});
-      question.header.round = std::random_device{}();
+          omni_switch_open, {static_cast<word>(l.members.size()), static_cast<word>(o.slots), static_cast<word>(~at[n]),
+                             static_cast<word>(switches.size()), static_cast<word>(rack)});
+      question.header.round = static_cast<word>(at[n + 1]);
       detail::switch_packet answer;
       if (!ask(question, answer, o.patience)) told[state] = silent;
-      else if (const auto& h = answer.header; h.kind == omni_switch_lease)
-        told = {0, h.job, h.key, h.next[0], h.next[1], h.next[2]};
-      else told[state] = refused + h.next[0];
+      else if (const auto& h = answer.header; h.kind == omni_switch_lease) {
+        told = {0, ~std::uint64_t{h.next[0]}, h.next[1], h.next[2], h.next[4], ~std::uint64_t{h.next[4]}};
+        told.resize(common + 2 * switches.size());
+        told[common + 2 * rack] = h.job;
+        told[common + 2 * rack + 1] = h.key;
+      } else told[state] = refused + h.next[0];
     }
-    omni::allreduce(comm(), told, omni::max{}, colocated{});
-    auto& l = port_->lease;
-    l.job = static_cast<std::uint16_t>(told[job]);
-    l.key = static_cast<std::uint32_t>(told[key]);
-    l.worker = rank_;
-    l.workers = ranks;
+    told = most(std::move(told));
+    l.job = static_cast<std::uint16_t>(told[common + 2 * rack]);
+    l.key = static_cast<std::uint32_t>(told[common + 2 * rack + 1]);
     l.pairs = told[pairs];
     l.lanes = told[lanes];
-    l.rounds.assign(std::min<std::uint64_t>({told[slots], o.slots, 65535}), 0);
+    l.rounds.assign(std::min<std::uint64_t>({~told[less_slots], o.slots, 65535}), 0);
     if (told[state] == 0) {
       auto question = detail::control_packet(omni_switch_join);
       question.header.job = l.job;
       question.header.key = l.key;
-      question.header.worker = static_cast<omni_u8>(rank_);
+      question.header.worker = static_cast<omni_u8>(l.worker);
       detail::switch_packet answer;
       const bool sound = l.pairs >= OMNI_SWITCH_CHUNK && l.pairs <= OMNI_SWITCH_PAIRS / OMNI_SWITCH_LANES &&
                          l.pairs % OMNI_SWITCH_CHUNK == 0 && l.lanes >= 1 && l.lanes <= OMNI_SWITCH_LANES && !l.rounds.empty();
-      std::vector<std::uint64_t> failed{
-          !sound || !ask(question, answer, o.patience) || answer.header.kind != omni_switch_joined ? std::uint64_t{silent} : 0};
-      omni::allreduce(comm(), failed, omni::max{}, colocated{});
-      told[state] = failed[0];
+      const bool joined = sound && ask(question, answer, o.patience) && answer.header.kind == omni_switch_joined;
+      told[state] = most({joined ? std::uint64_t{0} : std::uint64_t{silent}})[0];
+      if (told[state] == 0 && told[above] != ~told[other_above]) told[state] = apart;
     }
     switch (told[state]) {
       case 0:
@@ -163,11 +186,17 @@ class basic_fabric {
       case silent:
         why_not_ = "omni: the switch does not answer all ranks";
         return;
+      case apart:
+        why_not_ = "omni: the switches of the ranks are not below the same one";
+        return;
       case refused + static_cast<std::uint64_t>(detail::no_lease::full):
         why_not_ = "omni: other jobs have the slots of the switch";
         return;
       case refused + static_cast<std::uint64_t>(detail::no_lease::too_many_workers):
-        why_not_ = "omni: more ranks than a switch has workers (32)";
+        why_not_ = "omni: more ranks than a switch has workers (32), or more switches";
+        return;
+      case refused + static_cast<std::uint64_t>(detail::no_lease::nothing_above):
+        why_not_ = "omni: the ranks are at several switches, of which one has none above it";
         return;
       default:
         why_not_ = "omni: the switch refuses a job of such ranks, slots and packets";
@@ -176,18 +205,18 @@ class basic_fabric {
   // The slots come back when all have left, or when the lease is over.
   void end() noexcept {
     try {
-      if (!why_not_.empty()) return;
+      if (port_->lease.key == 0) return;
       auto bye = detail::control_packet(omni_switch_leave);
       bye.header.job = port_->lease.job;
       bye.header.key = port_->lease.key;
-      bye.header.worker = static_cast<omni_u8>(rank_);
+      bye.header.worker = static_cast<omni_u8>(port_->lease.worker);
       bye.seal(0);
       for (int i = 0; i < 3; ++i) port_->link->send(bye.view(0));
     } catch (...) {  // NOLINT(bugprone-empty-catch): the lease runs out
     }
   }
 
-  static constexpr std::uint64_t silent = 1, refused = 16;
+  static constexpr std::uint64_t silent = 1, apart = 2, refused = 16;
 
   std::conditional_t<is_transport, Comm*, Comm> comm_;
   int rank_;

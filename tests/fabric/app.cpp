@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 //
 // Calls through a switch on MPI, held against what they should give. With `--seconds S`, again and again for so long; with
-// `--refused`, where there are no slots.
+// `--refused`, where there are no slots. omni-fabric-app SWITCH[,SWITCH...]: of rank 0, 1, ..., and again from the first.
 
 #include <mpi.h>
 
@@ -12,6 +12,7 @@
 #include <cstring>
 #include <omni/fabric.hpp>
 #include <omni/plan.hpp>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -66,7 +67,10 @@ int main(int argc, char** argv) {
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   {
-    omni::fabric fabric(MPI_COMM_WORLD, argv[1]);
+    std::vector<std::string> where;
+    std::stringstream list(argv[1]);
+    for (std::string one; std::getline(list, one, ',');) where.push_back(one);
+    omni::fabric fabric(MPI_COMM_WORLD, where[static_cast<std::size_t>(rank) % where.size()]);
     if (fabric.uses_switch() == refused) {
       if (rank == 0) std::fprintf(stderr, "the switch is %sused: %s\n", refused ? "" : "not ", fabric.why_not().c_str());
       ++wrong;

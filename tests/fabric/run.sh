@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: BSL-1.0
 #
 # Jobs on an omni-switch in user space: run.sh SWITCH LAUNCHER... APP. Alone; two at a time, of which one is killed; one that finds no
-# slots; and one that gets those of the job that was killed, when its lease is over.
+# slots; one that gets those of the job that was killed, when its lease is over; and one whose ranks are at two switches below that one.
 set -u
 switch=$1
 shift
@@ -12,7 +12,8 @@ log=$(mktemp)
 # Room for two jobs.
 timeout -k 5 120 "$switch" --listen "127.0.0.1:$port" --slots 64 --lease 3 > "$log" 2>&1 &
 switch_pid=$!
-trap 'kill $switch_pid 2> /dev/null; rm -f "$log"' EXIT
+below=()
+trap 'kill $switch_pid "${below[@]}" 2> /dev/null; rm -f "$log" "$log".[12]' EXIT
 for _ in $(seq 50); do grep -q listens "$log" && break; sleep 0.1; done
 job() { "${launcher[@]}" "$app" "127.0.0.1:$port" "$@"; }
 launcher=("${@:1:$#-1}")
@@ -29,6 +30,16 @@ wait $second 2> /dev/null
 sleep 4
 job || fail "the slots of a job that was killed did not come back"
 wait $first || fail "a job beside one that was killed"
+for i in 1 2; do
+  timeout -k 5 60 "$switch" --listen "127.0.0.1:$((port + i))" --above "127.0.0.1:$port" >> "$log.$i" 2>&1 &
+  below+=($!)
+  for _ in $(seq 50); do grep -q listens "$log.$i" && break; sleep 0.1; done
+done
+"${launcher[@]}" "$app" "127.0.0.1:$((port + 1)),127.0.0.1:$((port + 2))" || fail "a job at two switches"
+kill -TERM "${below[@]}"
+wait "${below[@]}"
+cat "$log".[12]
+grep -q '[1-9][0-9]* that sent a sum up' "$log.1" || fail "nothing was sent up"
 kill -TERM $switch_pid
 wait $switch_pid || fail "omni-switch ended with $?"
 cat "$log"

@@ -34,30 +34,37 @@ struct weather {
   double lost = 0, twice = 0, late = 0, damaged = 0;
 };
 
-/// A switch and the ways to it.
+/// A switch, or one with so many below it, and the ways to them and between them.
 class wire {
  public:
-  explicit wire(weather w = {}, omni::detail::switch_leases::settings s = {}, std::uint32_t seed = 1)
-      : weather_(w), random_(seed), settings_(s) {
-    restart();
+  explicit wire(weather w = {}, omni::detail::switch_leases::settings s = {}, std::uint32_t seed = 1, std::size_t racks = 0)
+      : weather_(w), random_(seed), settings_(s), devices_(1 + racks) {
+    for (std::size_t i = 0; i < devices_.size(); ++i) restart(i);
   }
-  void restart() {
+  void restart(std::size_t i = 0) {
     const std::lock_guard lock(mutex_);
-    device_ = std::make_unique<software_switch>(settings_, [this] { return static_cast<std::uint32_t>(random_()); });
+    auto s = settings_;
+    s.above = i == 0 ? 0 : first_device;
+    devices_[i] = std::make_unique<software_switch>(s, [this] { return static_cast<std::uint32_t>(random_()); });
   }
-  [[nodiscard]] software_switch& device() { return *device_; }
+  [[nodiscard]] software_switch& device(std::size_t i = 0) { return *devices_[i]; }
 
   class link final : public switch_link {
    public:
-    link(wire& w, std::uint64_t address) : wire_(w), address_(address) {}
-    void send(std::span<const std::byte> d) override { wire_.to_switch(address_, d); }
+    link(wire& w, std::uint64_t address, std::uint64_t to) : wire_(w), address_(address), to_(to) {}
+    void send(std::span<const std::byte> d) override { wire_.from_worker(address_, to_, d); }
+    [[nodiscard]] std::uint64_t where() const override { return to_; }
     std::size_t receive(switch_packet& to, double seconds) override { return wire_.receive(address_, to, seconds); }
 
    private:
     wire& wire_;
-    std::uint64_t address_;
+    std::uint64_t address_, to_;
   };
-  std::unique_ptr<switch_link> way(int rank) { return std::make_unique<link>(*this, static_cast<std::uint64_t>(rank) + 1); }
+  /// Of switches below one, neighbours are at different ones.
+  std::unique_ptr<switch_link> way(int rank) {
+    const auto r = static_cast<std::uint64_t>(rank);
+    return std::make_unique<link>(*this, r + 1, first_device + (devices_.size() == 1 ? 0 : 1 + r % (devices_.size() - 1)));
+  }
 
   /// Stops what comes from a rank and goes to it after so many packets of its own.
   void cut(int rank, int packets) {
@@ -67,46 +74,49 @@ class wire {
   }
 
  private:
-  using datagram = std::vector<std::byte>;
+  static constexpr std::uint64_t first_device = 1000;
+  struct datagram {
+    std::uint64_t from, to;
+    std::vector<std::byte> bytes;
+  };
 
   [[nodiscard]] bool happens(double p) { return p > 0 && std::uniform_real_distribution<>(0, 1)(random_) < p; }
-  // What becomes of a datagram on the way, in a queue that keeps those that are late.
-  template <class Deliver>
-  void carry(const datagram& d, const Deliver& deliver) {
+  // What becomes of a datagram on the way: it comes to where it is to go, or is kept for later.
+  void carry(const datagram& d) {
     for (int copies = happens(weather_.twice) ? 2 : 1; copies > 0; --copies) {
       if (happens(weather_.lost)) continue;
       auto one = d;
       if (happens(weather_.damaged)) {
         const auto kind = random_() % 3;
-        if (kind == 0) one.resize(random_() % one.size());
-        else one[random_() % one.size()] ^= static_cast<std::byte>(1 + random_() % 255);
+        if (kind == 0) one.bytes.resize(random_() % one.bytes.size());
+        else one.bytes[random_() % one.bytes.size()] ^= static_cast<std::byte>(1 + random_() % 255);
       }
-      deliver(std::move(one));
+      (happens(weather_.late) ? late_ : coming_).push_back(std::move(one));
     }
   }
-  void to_switch(std::uint64_t address, std::span<const std::byte> d) {
+  void from_worker(std::uint64_t address, std::uint64_t to, std::span<const std::byte> d) {
     const std::lock_guard lock(mutex_);
     if (address == cut_address_ && cut_after_-- <= 0) return;
-    carry(datagram(d.begin(), d.end()), [&](datagram one) {
-      if (happens(weather_.late)) {
-        late_.emplace_back(address, std::move(one));
-        return;
-      }
-      take(address, one);
+    carry({address, to, {d.begin(), d.end()}});
+    while (!coming_.empty()) {
+      const auto one = std::move(coming_.front());
+      coming_.pop_front();
+      take(one);
       while (!late_.empty() && happens(0.3)) {
         const auto i = random_() % late_.size();
         const auto x = late_[i];
         late_.erase(late_.begin() + static_cast<std::ptrdiff_t>(i));
-        take(x.first, x.second);
+        take(x);
       }
-    });
+    }
+    came_.notify_all();
   }
-  void take(std::uint64_t address, const datagram& d) {
+  void take(const datagram& d) {
+    if (d.to < first_device) return arrived_[d.to].push_back(d.bytes);
     switch_packet p;
-    std::memcpy(static_cast<void*>(&p), d.data(), std::min(d.size(), sizeof(p)));
-    device_->take(p, d.size(), address, 0, [&](std::uint64_t to, std::span<const std::byte> answer) {
-      carry(datagram(answer.begin(), answer.end()), [&](datagram one) { arrived_[to].push_back(std::move(one)); });
-      came_.notify_all();
+    std::memcpy(static_cast<void*>(&p), d.bytes.data(), std::min(d.bytes.size(), sizeof(p)));
+    device(d.to - first_device).take(p, d.bytes.size(), d.from, 0, [&](std::uint64_t to, std::span<const std::byte> sent) {
+      carry({d.to, to, {sent.begin(), sent.end()}});
     });
   }
   std::size_t receive(std::uint64_t address, switch_packet& to, double seconds) {
@@ -125,9 +135,9 @@ class wire {
   weather weather_;
   std::mt19937 random_;
   omni::detail::switch_leases::settings settings_;
-  std::unique_ptr<software_switch> device_;
-  std::map<std::uint64_t, std::deque<datagram>> arrived_;
-  std::vector<std::pair<std::uint64_t, datagram>> late_;
+  std::vector<std::unique_ptr<software_switch>> devices_;  // the one above first
+  std::map<std::uint64_t, std::deque<std::vector<std::byte>>> arrived_;
+  std::deque<datagram> coming_, late_;
   std::uint64_t cut_address_ = 0;
   int cut_after_ = 0;
 };
@@ -332,6 +342,74 @@ TEST_CASE("fabric: packets that are lost, doubled, late and damaged change nothi
   }
 }
 
+TEST_CASE("fabric: switches below a switch add as one does, whatever is lost between them") {
+  std::uint64_t seed = 0;
+  for (const weather bad : {weather{}, weather{.lost = 0.1}, weather{.twice = 0.2, .late = 0.2},
+                            weather{.lost = 0.05, .twice = 0.05, .late = 0.05, .damaged = 0.05}})
+    for (const auto& [ranks, racks] : {std::pair{2, 2}, {5, 2}, {7, 3}}) {
+      CAPTURE(ranks);
+      wire w(bad, {}, static_cast<std::uint32_t>(++seed), static_cast<std::size_t>(racks));
+      CHECK(wrong_outputs<std::int32_t>(w, ranks, 30000, patterns::shape::uniform, seed, true, omni::sum{}) == 0);
+      CHECK(wrong_outputs<std::uint64_t>(w, ranks, 10000, patterns::shape::none_null, seed, false, omni::min{}) == 0);
+      const auto x = scaled<float>(ranks, 10000, static_cast<std::uint32_t>(seed), -3, 3);
+      const float_sums<float> sums(w, x);
+      CHECK(sums.off == 0);
+      CHECK(sums.different == 0);
+      // To the bit what one switch gives.
+      wire one;
+      CHECK(float_sums<float>(one, x).out == sums.out);
+      // What goes up is a sum; and nobody but the highest makes results.
+      CHECK(w.device(0).counters().of[omni_switch_raise] == 0);
+      CHECK(w.device(1).counters().of[omni_switch_raise] > 0);
+      if (bad.lost == 0 && bad.late == 0)
+        for (int i = 0; i <= racks; ++i) CHECK(w.device(static_cast<std::size_t>(i)).leases().jobs() == 0);
+    }
+}
+
+TEST_CASE("fabric: of switches below a switch, one that starts anew is an error on all ranks") {
+  for (const std::size_t which : {0U, 1U, 2U}) {
+    CAPTURE(which);
+    wire w({}, {}, 1, 2);
+    std::atomic<int> errors = 0;
+    on_ranks(w, 4, [&](auto& fabric, int rank) {
+      std::vector<int> x(100000, 1), meet(1, 0);
+      omni::allreduce(fabric, x, omni::in_network{});
+      omni::allreduce(fabric.comm(), meet, omni::colocated{});
+      if (rank == 0) w.restart(which);
+      omni::allreduce(fabric.comm(), meet, omni::colocated{});
+      try {
+        omni::allreduce(fabric, x, omni::in_network{});
+      } catch (const omni::error&) {
+        ++errors;
+      }
+    });
+    CHECK(errors == 4);
+  }
+}
+
+TEST_CASE("fabric: switches of which one has no slots, or none above it, leave a job to the hosts") {
+  wire w({}, {.slots = 32}, 1, 2);
+  std::atomic<int> wrong = 0;
+  on_ranks(w, 3, [&](auto& first, int rank) {
+    omni::basic_fabric<testing::agreeing> second(first.comm(), w.way(10 + rank), rank, 3);
+    if (!first.uses_switch() || second.why_not().find("slots") == std::string::npos) ++wrong;
+    for (auto* fabric : {&first, &second}) {
+      std::vector<int> x(50000, 1);
+      const auto r = omni::allreduce(*fabric, x, omni::in_network{});
+      if (x != std::vector<int>(50000, 3) || (r.topology == "in_network") != (fabric == &first)) ++wrong;
+    }
+  });
+  CHECK(wrong == 0);
+
+  software_switch alone({}, [] { return 5U; });
+  auto p = omni::detail::control_packet(omni_switch_open, {2, 8, 1500, 2, 1});
+  p.seal(0);
+  omni_switch_header answer{};
+  alone.take(p, 64, 1, 0, [&](std::uint64_t, std::span<const std::byte> d) { std::memcpy(&answer, d.data(), sizeof(answer)); });
+  CHECK(answer.kind == omni_switch_refuse);
+  CHECK(answer.next[0] == static_cast<std::uint32_t>(omni::detail::no_lease::nothing_above));
+}
+
 TEST_CASE("fabric: many calls of one fabric, also several under way, in order") {
   wire w({.lost = 0.02});
   constexpr int ranks = 3;
@@ -496,6 +574,67 @@ TEST_CASE("switch: a round begins only when the one before it is complete") {
   CHECK(send(1, 0, 6) == omni_switch_late);
 }
 
+TEST_CASE("switch: below another, a round ends with what comes from above, once") {
+  using namespace omni::detail;
+  omni_switch_job job{};
+  job.key = 1;
+  job.workers = 2;
+  job.pairs = OMNI_SWITCH_CHUNK;
+  job.slots = 1;
+  job.above_address = 9;
+  job.above_key = 4;
+  job.above_job = 3;
+  job.above_worker = 1;
+  auto slot = std::make_unique<omni_switch_slot>();
+  omni_switch_clear(slot.get(), job.workers);
+  switch_packet p;
+  const auto send = [&](omni_switch_kind kind, unsigned worker, std::uint32_t round, std::uint64_t value, std::uint32_t seen = 0) {
+    const bool from_above = kind == omni_switch_result || kind == omni_switch_pending;
+    p.header = {};
+    p.header.magic = OMNI_SWITCH_MAGIC;
+    p.header.kind = static_cast<omni_u8>(kind);
+    p.header.worker = static_cast<omni_u8>(worker);
+    p.header.round = round;
+    p.header.job = from_above ? 3 : 0;
+    p.header.key = from_above ? 4 : 1;
+    p.header.seen = seen;
+    p.header.lanes = kind == omni_switch_ask || kind == omni_switch_pending ? 0 : 1;
+    p.pairs.fill(value);
+    return static_cast<int>(omni_switch_take(slot.get(), &p.header, p.pairs.data(), p.end_of(sizeof(p)), &job));
+  };
+  CHECK(send(omni_switch_contribution, 0, 0, 5) == omni_switch_absorb);
+  CHECK(send(omni_switch_result, 0, 0, 50) == omni_switch_late);  // not before its own sum
+  CHECK(send(omni_switch_contribution, 1, 0, 6) == omni_switch_raise);
+  omni_switch_reply(slot.get(), &p.header, p.pairs.data(), p.end_of(sizeof(p)), &job, 0, omni_switch_raise);
+  CHECK(static_cast<int>(p.header.kind) == omni_switch_contribution);
+  CHECK(static_cast<int>(p.header.worker) == 1);
+  CHECK(p.header.job == 3);
+  CHECK(p.header.key == 4);
+  CHECK(p.pairs[0] == 11);
+  CHECK(send(omni_switch_contribution, 0, 1, 7) == omni_switch_late);  // nobody has the result
+  CHECK(send(omni_switch_ask, 1, 0, 0) == omni_switch_tell);
+  CHECK(send(omni_switch_ask, 0, 0, 0) == omni_switch_raise);
+  CHECK(send(omni_switch_pending, 0, 0, 0, 1) == omni_switch_raise);  // the one above has that of another
+  CHECK(send(omni_switch_pending, 0, 0, 0, 2) == omni_switch_absorb);
+  CHECK(send(omni_switch_result, 0, 0, 50) == omni_switch_spread);
+  CHECK(slot->version[0].pairs[0] == 50);
+  CHECK(send(omni_switch_result, 0, 0, 60) == omni_switch_late);
+  CHECK(slot->version[0].pairs[0] == 50);
+  CHECK(send(omni_switch_ask, 1, 0, 0) == omni_switch_answer);
+  CHECK(send(omni_switch_contribution, 0, 1, 7) == omni_switch_absorb);
+  // Only that switch sends results, of that job.
+  p.header.kind = omni_switch_result;
+  p.header.job = 3;
+  p.header.key = 4;
+  CHECK(omni_switch_is_ours(&p.header, &job, 9) == 1);
+  CHECK(omni_switch_is_ours(&p.header, &job, 8) == 0);
+  p.header.key = 1;
+  CHECK(omni_switch_is_ours(&p.header, &job, 9) == 0);
+  job.above_address = 0;
+  p.header.key = 4;
+  CHECK(omni_switch_is_ours(&p.header, &job, 0) == 0);
+}
+
 TEST_CASE("switch: of 10^6 packets that nobody could have sent, damaged or of strangers, none is added") {
   using namespace omni::detail;
   std::mt19937 random(7);
@@ -545,8 +684,9 @@ TEST_CASE("switch: of 10^6 packets that nobody could have sent, damaged or of st
     if (kind == 7) reinterpret_cast<std::byte*>(&c)[random() % bytes] ^= static_cast<std::byte>(1 + random() % 255);
     device.take(c, bytes, address, 0, send);
   }
-  CHECK(device.counters().contributions == 0);
-  CHECK(device.counters().damaged + device.counters().strange + device.counters().late == 1000000);
+  const auto& n = device.counters().of;
+  CHECK(n[omni_switch_absorb] + n[omni_switch_spread] + n[omni_switch_raise] == 0);
+  CHECK(n[omni_switch_damaged] + n[omni_switch_strange] + n[omni_switch_late] == 1000000);
 }
 
 TEST_CASE("switch: slots of a job that is silent come back when the lease is over, and not before") {

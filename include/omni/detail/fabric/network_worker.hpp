@@ -30,7 +30,9 @@ namespace omni::detail {
 struct switch_lease {
   std::uint16_t job = 0;
   std::uint32_t key = 0;
-  int worker = 0, workers = 1;
+  int worker = 0;                     ///< of the ranks at this one's switch
+  int workers = 1;                    ///< of the job, at all switches
+  std::vector<int> members{};         ///< the ranks at this one's switch
   std::size_t pairs = 0;              ///< of 32-bit integers, in a lane's block
   std::size_t lanes = 1;              ///< of a packet
   std::vector<std::uint32_t> rounds;  ///< of each slot, the next one: they go on from call to call
@@ -107,7 +109,10 @@ class network_worker {
       }
       patience_.sent_again(at.due, now);
       at.overtaken = overtaken();
-      if (at.is_known) ask(s, send);
+      // Most that seem lost are late: to ask first costs 64 bytes where nothing is lost.
+      const bool asks = at.is_known || (at.sent.header.lanes != 0 && !at.has_asked);
+      at.has_asked = asks;
+      if (asks) ask(s, send);
       else send_slot(s, send);
       silent = silent || now - heard_ > 1;
     }
@@ -135,8 +140,8 @@ class network_worker {
       const auto& at = slots_[s];
       if (!at.under_way) continue;
       awaited found{{}, "round " + std::to_string(lease_.rounds[s]) + " in slot " + std::to_string(s) + " of the switch"};
-      for (int w = 0; w < lease_.workers; ++w)
-        if (at.is_known && (at.seen >> static_cast<unsigned>(w) & 1U) == 0) found.peers.push_back(w);
+      for (std::size_t w = 0; w < lease_.members.size(); ++w)
+        if (at.is_known && (at.seen >> w & 1U) == 0) found.peers.push_back(lease_.members[w]);
       return found;
     }
     return {};
@@ -161,6 +166,7 @@ class network_worker {
     std::array<std::uint32_t, OMNI_SWITCH_LANES> next{};   // of this worker: row and code, as they travel
     std::array<bool, OMNI_SWITCH_LANES> is_over{};         // nothing more comes in the lane
     bool under_way = false;
+    bool has_asked = false;       // the last time
     bool is_known = false;        // the switch has said that it has the contribution
     std::uint32_t seen = 0;       // whose it has
     std::uint64_t overtaken = 0;  // answers after which this one's, or what it is about, must have been lost
@@ -226,6 +232,7 @@ class network_worker {
     p.seal(lease_.pairs);
     at.under_way = true;
     at.is_known = false;
+    at.has_asked = false;
     patience_.sent(at.due, now);
     at.overtaken = overtaken();
     send_slot(s, send);

@@ -52,7 +52,7 @@ struct switch_packet {
 static_assert(sizeof(switch_packet) == switch_packet::most_bytes);
 
 /// Why a switch does not lease slots.
-enum class no_lease : std::uint32_t { full = 1, too_many_workers, bad_request, gone };
+enum class no_lease : std::uint32_t { full = 1, too_many_workers, bad_request, gone, nothing_above };
 
 /// A packet of control: of a kind, with a few numbers.
 inline switch_packet control_packet(omni_switch_kind kind, std::initializer_list<std::uint32_t> numbers = {}) {
@@ -74,6 +74,8 @@ class switch_link {
   virtual ~switch_link() = default;
 
   virtual void send(std::span<const std::byte> datagram) = 0;
+  /// The switch: a number that is the same on all ranks that are at the same one.
+  [[nodiscard]] virtual std::uint64_t where() const { return 0; }
   /// The largest datagram that the way takes in one piece.
   [[nodiscard]] virtual std::size_t most_bytes() const { return switch_packet::most_bytes; }
   /// Waits up to so many seconds for one; its bytes, or 0.

@@ -9,7 +9,10 @@
  * The method is that of SwitchML (Sapio et al., NSDI 2021), with OmniReduce's (Fei et al., SIGCOMM 2021) skipping of null blocks. A
  * slot adds one packet of each worker, a round. It has two versions, for even and for odd rounds: while one collects, the other still
  * has the result of the round before, for workers that have lost it. A packet has up to eight lanes, a block of each that is sent.
- * Beside the blocks the slot keeps the least `next` of each lane: the block that comes next. */
+ * Beside the blocks the slot keeps the least `next` of each lane: the block that comes next.
+ *
+ * Of switches above switches, one below is a worker of the one above: it sends its sum up when all its workers have contributed, and
+ * what comes down is the result. It has no timers: when the first of its workers asks for a result, the sum goes up again. */
 
 typedef unsigned char omni_u8;
 typedef unsigned short omni_u16;
@@ -29,8 +32,8 @@ enum omni_switch_kind {
   omni_switch_result = 3,       /* of a round */
   omni_switch_pending = 4,      /* the round is not complete; `seen` says who has contributed */
   /* Control, between workers and the program that leases slots. */
-  omni_switch_open = 8,    /* next: workers, slots, bytes of a packet */
-  omni_switch_lease = 9,   /* next: slots, pairs of a lane, lanes, milliseconds */
+  omni_switch_open = 8,    /* next: workers, slots, bytes of a packet, switches beside this one and it, which of them this is */
+  omni_switch_lease = 9,   /* next: slots, pairs of a lane, lanes, milliseconds, key of the lease above */
   omni_switch_refuse = 10, /* next: why, slots that are free */
   omni_switch_join = 11,   /* tells the address of a worker */
   omni_switch_joined = 12,
@@ -55,6 +58,7 @@ struct omni_switch_header {
 struct omni_switch_version {
   omni_u32 round, seen;
   omni_u32 op, lanes;
+  omni_u32 is_result, reserved; /* whether it is complete: everybody's, and of switches in a tree, of all below the highest */
   omni_u32 next[OMNI_SWITCH_LANES];
   omni_u64 pairs[OMNI_SWITCH_PAIRS];
 };
@@ -68,6 +72,10 @@ struct omni_switch_job {
   omni_u32 first_slot, slots;
   omni_u32 reserved;
   omni_u64 address[OMNI_SWITCH_WORKERS]; /* of each worker that has joined, else 0 */
+  /* The lease at the switch above. */
+  omni_u64 above_address; /* 0: there is none above */
+  omni_u32 above_key;
+  omni_u16 above_job, above_worker;
 };
 
 /* What is to be done with a packet, and why one is dropped. */
@@ -76,6 +84,7 @@ enum omni_switch_verdict {
   omni_switch_spread,  /* the result goes to all workers */
   omni_switch_answer,  /* the result goes to the sender */
   omni_switch_tell,    /* the sender hears that the round is not complete */
+  omni_switch_raise,   /* the sum goes to the switch above */
   omni_switch_damaged, /* dropped: not what was sent */
   omni_switch_strange, /* dropped: no worker of the job has sent it */
   omni_switch_late     /* dropped: of a round that is over, or that cannot have begun */
@@ -141,8 +150,10 @@ OMNI_SWITCH_INLINE omni_u32 omni_switch_everybody(omni_u32 workers) {
 OMNI_SWITCH_INLINE void omni_switch_clear(struct omni_switch_slot* slot, omni_u32 workers) {
   slot->version[0].round = 0xfffffffeU;
   slot->version[0].seen = 0;
+  slot->version[0].is_result = 0;
   slot->version[1].round = 0xffffffffU;
   slot->version[1].seen = omni_switch_everybody(workers);
+  slot->version[1].is_result = 1;
 }
 
 /* The sums of a packet, of whose blocks none ends after `end`; of as many as there are before it, else. */
@@ -160,9 +171,17 @@ OMNI_SWITCH_INLINE struct omni_switch_sums omni_switch_sums_of(const struct omni
   return s;
 }
 
-/* Whether a worker of this job can have sent it: what does not need the slot. */
+/* Whether it can only have come from above. */
+OMNI_SWITCH_INLINE int omni_switch_comes_down(const struct omni_switch_header* h) {
+  return h->kind == omni_switch_result || h->kind == omni_switch_pending;
+}
+/* Whether a worker of this job, or the switch above, can have sent it: what does not need the slot. */
 OMNI_SWITCH_INLINE int omni_switch_is_ours(const struct omni_switch_header* h, const struct omni_switch_job* job, omni_u64 address) {
-  if (h->magic != OMNI_SWITCH_MAGIC || job->key == 0 || h->key != job->key) return 0;
+  if (h->magic != OMNI_SWITCH_MAGIC || job->key == 0) return 0;
+  if (omni_switch_comes_down(h))
+    return job->above_address != 0 && job->above_address == address && h->key == job->above_key && h->job == job->above_job &&
+           h->slot < job->slots;
+  if (h->key != job->key) return 0;
   if (h->kind != omni_switch_contribution && h->kind != omni_switch_ask) return 0;
   if (h->worker >= job->workers || h->worker >= OMNI_SWITCH_WORKERS || h->slot >= job->slots || h->op >= omni_switch_ops) return 0;
   return address != 0 && job->address[h->worker & (OMNI_SWITCH_WORKERS - 1)] == address;
@@ -203,17 +222,25 @@ OMNI_SWITCH_INLINE enum omni_switch_verdict omni_switch_take(struct omni_switch_
   struct omni_switch_version* const v = &slot->version[h->round & 1];
   const struct omni_switch_version* const before = &slot->version[(h->round & 1) ^ 1];
   const omni_u32 everybody = omni_switch_everybody(job->workers), sender = 1U << (h->worker & (OMNI_SWITCH_WORKERS - 1));
-  if (h->round != v->round) {
-    /* Who begins a round has the result of the one before, so everybody has contributed to that. */
+  const int comes_down = omni_switch_comes_down(h);
+  if (comes_down) {
+    if (h->round != v->round || v->seen != everybody || v->is_result) return omni_switch_late;
+    if (h->kind == omni_switch_pending) return h->seen >> (job->above_worker & 31) & 1 ? omni_switch_absorb : omni_switch_raise;
+    v->lanes = 0; /* the sum of all takes the place of that of the workers here */
+  } else if (h->round != v->round) {
+    /* Who begins a round has the result of the one before. */
     if (h->kind != omni_switch_contribution || h->round != v->round + 2) return omni_switch_late;
-    if (before->round != h->round - 1 || before->seen != everybody) return omni_switch_late;
+    if (before->round != h->round - 1 || !before->is_result) return omni_switch_late;
     v->round = h->round;
     v->seen = 0;
     v->lanes = 0;
     v->op = h->op;
+    v->is_result = 0;
     for (int i = 0; i < OMNI_SWITCH_LANES; ++i) v->next[i] = 0xffffffffU;
   } else if (v->seen & sender) {
-    return v->seen == everybody ? omni_switch_answer : omni_switch_tell;
+    if (v->is_result) return omni_switch_answer;
+    /* The sum or its result may have been lost: once for all that ask, it is sent up again. */
+    return v->seen == everybody && h->kind == omni_switch_ask && h->worker == 0 ? omni_switch_raise : omni_switch_tell;
   } else if (h->kind == omni_switch_ask) {
     return omni_switch_tell;
   }
@@ -236,18 +263,32 @@ OMNI_SWITCH_INLINE enum omni_switch_verdict omni_switch_take(struct omni_switch_
   v->lanes |= h->lanes;
   for (int i = 0; i < OMNI_SWITCH_LANES; ++i)
     if (h->next[i] < v->next[i]) v->next[i] = h->next[i];
-  v->seen |= sender;
-  return v->seen == everybody ? omni_switch_spread : omni_switch_absorb;
+  if (!comes_down) v->seen |= sender;
+  if (v->seen != everybody) return omni_switch_absorb;
+  if (!comes_down && job->above_address) return omni_switch_raise;
+  v->is_result = 1;
+  return omni_switch_spread;
 }
 
-/* Makes the packet that came the result of its round, or that it is pending. `blocks`: where they go, up to `end`. It is
- * to be sealed then, and as long as its lanes make it. */
+/* Makes the packet that came what the verdict asks for. `blocks`: where they go, up to `end`. It is to be sealed then, and as long as
+ * its lanes make it. */
 OMNI_SWITCH_INLINE void omni_switch_reply(const struct omni_switch_slot* slot, struct omni_switch_header* h, omni_u64* blocks,
-                                          const void* end, const struct omni_switch_job* job, int is_result) {
+                                          const void* end, const struct omni_switch_job* job, omni_u16 job_number, omni_u32 verdict) {
   const struct omni_switch_version* const v = &slot->version[h->round & 1];
-  h->kind = is_result ? omni_switch_result : omni_switch_pending;
-  h->seen = v->seen;
-  h->lanes = is_result ? (omni_u8)v->lanes : 0;
+  if (verdict == omni_switch_raise) {
+    h->kind = omni_switch_contribution;
+    h->job = job->above_job;
+    h->key = job->above_key;
+    h->worker = (omni_u8)job->above_worker;
+    h->seen = 0;
+  } else {
+    h->kind = verdict == omni_switch_tell ? omni_switch_pending : omni_switch_result;
+    h->job = job_number;
+    h->key = job->key;
+    h->seen = v->seen;
+  }
+  h->op = (omni_u8)v->op;
+  h->lanes = verdict == omni_switch_tell ? 0 : (omni_u8)v->lanes;
   for (int i = 0; i < OMNI_SWITCH_LANES; ++i) h->next[i] = v->next[i];
   for (omni_u32 lane = 0; lane < OMNI_SWITCH_LANES; ++lane) {
     if (!(OMNI_SWITCH_READ(h->lanes) >> lane & 1)) continue;

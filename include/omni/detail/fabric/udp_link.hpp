@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <memory>
 #include <span>
@@ -47,6 +48,8 @@ class udp_link final : public switch_link {
     // A switch sees no packets that come in pieces.
     const int whole = IP_PMTUDISC_DO;
     static_cast<void>(setsockopt(fd_, IPPROTO_IP, IP_MTU_DISCOVER, &whole, sizeof(whole)));
+    const auto* const at = reinterpret_cast<const sockaddr_in*>(found->ai_addr);
+    where_ = std::uint64_t{ntohl(at->sin_addr.s_addr)} << 16U | ntohs(at->sin_port);
     if (connect(fd_, found->ai_addr, found->ai_addrlen) != 0) {
       close(std::exchange(fd_, -1));
       fail("connect");
@@ -64,6 +67,7 @@ class udp_link final : public switch_link {
     // What the system does not take now is lost, as on the way: it is sent again.
     static_cast<void>(::send(fd_, datagram.data(), datagram.size(), MSG_DONTWAIT));
   }
+  [[nodiscard]] std::uint64_t where() const override { return where_; }
   [[nodiscard]] std::size_t most_bytes() const override {
     constexpr int headers = 28;  // of IP and UDP
     int mtu = 0;
@@ -89,6 +93,7 @@ class udp_link final : public switch_link {
     throw error(text() << "omni: " << what << " failed: " << std::strerror(errno));
   }
   int fd_ = -1;
+  std::uint64_t where_ = 0;
 };
 
 }  // namespace omni::detail
