@@ -199,13 +199,15 @@ concept sparsifier = (block_sparsifier<S> || element_sparsifier<S>)&&!quantiser<
 template <class C>
 concept compressor = quantiser<C> || sparsifier<C>;
 
-/// How numbers are added where no processor of a host does it: by a switch (arithmetic/shared_exponent.hpp, arithmetic/native.hpp).
+/// How numbers are added: as what they are, or as integers, which a switch can add (arithmetic/native.hpp, shared_exponent.hpp).
 ///
-/// `loops<T, Op>()` is how elements become integers, or null where the call is not for a switch.
+/// `loops<T, Op>()` is how elements become integers, or null where the call is not for a switch; `rounds`, whether floating-point
+/// numbers lose bits by that, which they do on hosts only where a call names it.
 template <class A>
 concept arithmetic = std::copyable<A> && requires {
   { A::name } -> std::convertible_to<std::string_view>;
   requires A::is_arithmetic;
+  { A::rounds } -> std::convertible_to<bool>;
 };
 
 /// Anything that may be given to a call beside data, operation and deadline.

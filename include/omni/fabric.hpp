@@ -27,6 +27,10 @@
 #include "error.hpp"
 #include "topology/in_network.hpp"
 
+#if __has_include(<mpi.h>)
+#include "detail/fabric/switch_ranks.hpp"
+#endif
+
 namespace omni {
 
 /// What a fabric asks of its switch.
@@ -67,7 +71,8 @@ class basic_fabric {
   basic_fabric(Comm& comm, std::unique_ptr<detail::switch_link> link, int rank, int ranks, const fabric_options& o = {})
       : comm_(keep(comm)), rank_(rank) {
     port_->link = std::move(link);
-    open(ranks, o);
+    if (port_->link) open(ranks, o);
+    else why_not_ = "omni: this rank is a switch";
   }
   basic_fabric(const basic_fabric&) = delete;
   basic_fabric(basic_fabric&&) = delete;
@@ -139,6 +144,7 @@ class basic_fabric {
     switches.erase(std::unique(switches.begin(), switches.end()), switches.end());
     const auto rack = static_cast<std::size_t>(std::lower_bound(switches.begin(), switches.end(), at[me]) - switches.begin());
     auto& l = port_->lease;
+    l.loses = port_->link->loses();
     l.workers = ranks;
     for (int r = 0; r < ranks; ++r)
       if (at[static_cast<std::size_t>(r)] == at[me]) l.members.push_back(r);
@@ -225,27 +231,46 @@ class basic_fabric {
 };
 
 #if __has_include(<mpi.h>)
-/// A fabric of an MPI communicator and a switch at "host:port".
-class fabric : public basic_fabric<MPI_Comm> {
+/// Role: some ranks of the communicator are the switch, the last ones, as servers are of a cluster.
+struct switches {
+  int racks = 1;  ///< of several, each has a switch and the last rank is the one above; the other ranks are dealt out, in order
+};
+
+/// A fabric of an MPI communicator and a switch at "host:port"; or of one of which some ranks are the switch:
+///
+///     omni::fabric fabric{MPI_COMM_WORLD, omni::switches{}};   // the last rank
+///     if (fabric.is_switch()) return fabric.serve();           // until the fabric has gone on all others
+///     omni::allreduce(fabric, std::span(grad));                // fabric.comm() is the communicator of the others
+///
+/// Then its packets are messages of MPI, none of which is lost; the switch adds what comes first. Its end waits for the switch,
+/// which must be serving. @throws usage if no rank is left to work, or there are more racks than workers; mismatch if ranks say
+/// otherwise.
+class fabric : private detail::switch_members, public basic_fabric<MPI_Comm> {
  public:
   template <class Comm>
   requires std::is_convertible_v<const Comm&, MPI_Comm> fabric(const Comm& comm, std::string_view where,
                                                                const fabric_options& o = {})
       : fabric(static_cast<MPI_Comm>(comm), where, o, 0) {}
+  template <class Comm>
+  requires std::is_convertible_v<const Comm&, MPI_Comm> fabric(const Comm& comm, const switches& s, const fabric_options& o = {})
+      : fabric(detail::switch_members(static_cast<MPI_Comm>(comm), s.racks), o) {}
+
+  using detail::switch_members::is_switch;
+  /// Adds for the others until the fabric has gone on all of them. @return 0. @throws usage on a rank that is no switch; mpi_error.
+  int serve() const {
+    if (!is_switch()) throw usage("omni: this rank is no switch; only switches serve");
+    run();
+    return 0;
+  }
 
  private:
   fabric(MPI_Comm comm, std::string_view where, const fabric_options& o, int /*tag*/)
-      : basic_fabric(comm, std::make_unique<detail::udp_link>(where), rank_of(comm), size_of(comm), o) {}
-  static int rank_of(MPI_Comm comm) {
-    int r = 0;
-    detail::check(MPI_Comm_rank(comm, &r), "MPI_Comm_rank");
-    return r;
-  }
-  static int size_of(MPI_Comm comm) {
-    int n = 0;
-    detail::check(MPI_Comm_size(comm, &n), "MPI_Comm_size");
-    return n;
-  }
+      : fabric(comm, std::make_unique<detail::udp_link>(where), o) {}
+  fabric(MPI_Comm comm, std::unique_ptr<detail::switch_link> link, const fabric_options& o)
+      : basic_fabric(comm, std::move(link), detail::rank_in(comm), detail::size_of(comm), o) {}
+  fabric(detail::switch_members members, const fabric_options& o)
+      : detail::switch_members(std::move(members)),
+        basic_fabric(workers_, link(), is_switch() ? 0 : detail::rank_in(workers_), places_.workers, o) {}
 };
 #endif
 

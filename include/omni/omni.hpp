@@ -5,6 +5,8 @@
 // Everything that needs no more than a compiler and mpi.h.
 
 #include "allreduce.hpp"
+#include "arithmetic/native.hpp"
+#include "arithmetic/shared_exponent.hpp"
 #include "calibrate.hpp"
 #include "cluster.hpp"
 #include "collectives.hpp"

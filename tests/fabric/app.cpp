@@ -2,14 +2,18 @@
 // SPDX-License-Identifier: BSL-1.0
 //
 // Calls through a switch on MPI, held against what they should give. With `--seconds S`, again and again for so long; with
-// `--refused`, where there are no slots. omni-fabric-app SWITCH[,SWITCH...]: of rank 0, 1, ..., and again from the first.
+// `--refused`, where there are no slots. omni-fabric-app SWITCH[,SWITCH...]: of rank 0, 1, ..., and again from the first;
+// or ranks=R: the last ranks are the switches of R racks. With `--absent` the last one of the
+// others takes no part in a call, which the others have to hear.
 
 #include <mpi.h>
 
+#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <omni/fabric.hpp>
 #include <omni/plan.hpp>
 #include <sstream>
@@ -31,7 +35,7 @@ int wrong_calls(omni::fabric& fabric, int rank, int ranks, int k, std::string_vi
   std::vector<int> x(n);
   for (std::size_t i = 0; i < n; ++i) x[i] = i / 256 % 3 == static_cast<std::size_t>(rank % 3) ? rank + k + static_cast<int>(i) : 0;
   std::vector<int> exact(n);
-  MPI_Allreduce(x.data(), exact.data(), static_cast<int>(n), MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+  MPI_Allreduce(x.data(), exact.data(), static_cast<int>(n), MPI_INT, MPI_SUM, fabric.comm());
   const auto r = omni::allreduce(fabric, x, omni::in_network{});
   expect(x == exact, "sums of integers");
   expect(topology.empty() || r.topology == topology, "another topology");
@@ -52,38 +56,67 @@ int wrong_calls(omni::fabric& fabric, int rank, int ranks, int k, std::string_vi
   return wrong;
 }
 
+/// A call of all ranks but the last.
+int unnamed_absence(omni::fabric& fabric, int rank, int ranks) {
+  if (rank == ranks - 1) return 0;
+  std::vector<int> x(100000, 1);
+  try {
+    omni::allreduce(fabric, x, omni::in_network{}, omni::deadline{std::chrono::milliseconds(500)});
+  } catch (const omni::timeout& e) {
+    return e.peers() == std::vector<int>{ranks - 1} ? 0 : 1;
+  } catch (const omni::error&) {
+    return 0;  // of another that was first
+  }
+  return 1;
+}
+
+std::unique_ptr<omni::fabric> made_fabric(std::string_view where, int rank) {
+  if (where.substr(0, 6) == "ranks=")
+    return std::make_unique<omni::fabric>(MPI_COMM_WORLD, omni::switches{std::atoi(std::string(where.substr(6)).c_str())});
+  std::vector<std::string> all;
+  std::stringstream list{std::string(where)};
+  for (std::string one; std::getline(list, one, ',');) all.push_back(one);
+  return std::make_unique<omni::fabric>(MPI_COMM_WORLD, all[static_cast<std::size_t>(rank) % all.size()]);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   if (argc < 2) return 2;
   double seconds = 0;
-  bool refused = false;
+  bool refused = false, absent = false;
   for (int i = 2; i < argc; ++i) {
     if (std::strcmp(argv[i], "--refused") == 0) refused = true;
+    if (std::strcmp(argv[i], "--absent") == 0) absent = true;
     if (std::strcmp(argv[i], "--seconds") == 0 && i + 1 < argc) seconds = std::strtod(argv[++i], nullptr);
   }
   MPI_Init(&argc, &argv);
-  int rank = 0, ranks = 1, wrong = 0, calls = 0;
+  int rank = 0, ranks = 1, wrong = 0, calls = 0, all = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   {
-    std::vector<std::string> where;
-    std::stringstream list(argv[1]);
-    for (std::string one; std::getline(list, one, ',');) where.push_back(one);
-    omni::fabric fabric(MPI_COMM_WORLD, where[static_cast<std::size_t>(rank) % where.size()]);
-    if (fabric.uses_switch() == refused) {
-      if (rank == 0) std::fprintf(stderr, "the switch is %sused: %s\n", refused ? "" : "not ", fabric.why_not().c_str());
+    auto fabric = made_fabric(argv[1], rank);
+    if (fabric->is_switch()) {
+      fabric->serve();
+      fabric.reset();
+      MPI_Finalize();
+      return 0;
+    }
+    const MPI_Comm comm = fabric->comm();
+    MPI_Comm_size(comm, &ranks);
+    if (fabric->uses_switch() == refused) {
+      if (rank == 0) std::fprintf(stderr, "the switch is %sused: %s\n", refused ? "" : "not ", fabric->why_not().c_str());
       ++wrong;
     }
     int more = 1;
     for (const double start = MPI_Wtime(); more != 0 && wrong == 0; ++calls) {
-      wrong += wrong_calls(fabric, rank, ranks, calls, refused ? "" : ranks == 1 ? "local" : "in_network");
+      wrong += wrong_calls(*fabric, rank, ranks, calls, refused ? "" : ranks == 1 ? "local" : "in_network");
       more = MPI_Wtime() - start < seconds ? 1 : 0;
-      MPI_Bcast(&more, 1, MPI_INT, 0, MPI_COMM_WORLD);
+      MPI_Bcast(&more, 1, MPI_INT, 0, comm);
     }
+    if (absent) wrong += unnamed_absence(*fabric, rank, ranks);
+    MPI_Allreduce(&wrong, &all, 1, MPI_INT, MPI_SUM, comm);
   }
-  int all = 0;
-  MPI_Allreduce(&wrong, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
   if (rank == 0) std::printf("%d rounds on %d ranks, %d wrong\n", calls, ranks, all);
   MPI_Finalize();
   return all == 0 ? 0 : 1;

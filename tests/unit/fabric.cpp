@@ -3,7 +3,9 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
+#include <bit>
 #include <cmath>
 #include <condition_variable>
 #include <cstdint>
@@ -709,6 +711,97 @@ TEST_CASE("switch: slots of a job that is silent come back when the lease is ove
   CHECK(answer.header.next[0] == static_cast<std::uint32_t>(no_lease::full));
   CHECK(ask(11, 3) == omni_switch_lease);
   CHECK(device.leases().jobs() == 1);
+}
+
+TEST_CASE("shared_exponent: on hosts the bits are those of sums of integers, whatever the topology") {
+  constexpr int ranks = 5;
+  constexpr std::size_t n = 70000;
+  auto x = scaled<float>(ranks, n, 11, -130, 100);
+  for (auto& rank : x) std::fill(rank.begin() + 512, rank.begin() + 1024, 0.0F);
+  x[3][700] = 3;
+  x[1][3000] = std::numeric_limits<float>::infinity();
+  // As the documentation has it: multiples of 2^(e - m), with m = 31 - bits(5).
+  std::vector<float> wanted(n);
+  for (std::size_t first = 0; first < n; first += 256) {
+    const auto last = std::min(first + 256, n);
+    float largest = 0;
+    for (const auto& rank : x)
+      for (auto i = first; i < last; ++i) largest = std::max(largest, std::fabs(rank[i]));
+    int e = 0;
+    static_cast<void>(std::frexp(largest, &e));
+    for (auto i = first; i < last && std::isfinite(largest); ++i) {
+      long long sum = 0;
+      for (const auto& rank : x) sum += std::llrint(std::ldexp(static_cast<double>(rank[i]), 28 - e));
+      wanted[i] = static_cast<float>(std::ldexp(static_cast<double>(sum), e - 28));
+    }
+  }
+  std::atomic<int> wrong = 0;
+  testing::agreeing::run(ranks, [&](testing::agreeing& comm) {
+    const auto check = [&](const auto& topology, const auto&... more) {
+      const auto& in = x[static_cast<std::size_t>(comm.rank())];
+      auto out = in;
+      const auto r = omni::allreduce(comm, in, out, topology, omni::shared_exponent{}, more...);
+      for (std::size_t i = 0; i < n; ++i)
+        if (i < 2816 || i >= 3072) wrong += std::bit_cast<std::uint32_t>(out[i]) == std::bit_cast<std::uint32_t>(wanted[i]) ? 0 : 1;
+      wrong += std::isinf(out[3000]) && std::isfinite(out[3001]) && r.escaped_blocks == 1 && r.error_bound == std::ldexp(5.0, -28)
+                   ? 0
+                   : 1;
+    };
+    check(omni::colocated{});
+    check(omni::ring{});
+    check(omni::replicated{});
+    check(omni::automatic{}, omni::deadline{std::chrono::seconds(30)});
+    std::vector<double> d(1000, 0.1 * comm.rank()), e = d;
+    omni::allreduce(comm, d, omni::shared_exponent{.bits = 64});
+    omni::allreduce(comm, e, omni::ring{}, omni::shared_exponent{.bits = 64});
+    wrong += d == e && std::fabs(d[999] - 1.0) < 1e-15 ? 0 : 1;
+    // Nothing to round: as without it.
+    std::vector<int> k(1000, 1 << 30);
+    omni::allreduce(comm, k, omni::max{}, omni::shared_exponent{});
+    wrong += k == std::vector<int>(1000, 1 << 30) ? 0 : 1;
+  });
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("shared_exponent: 10^6 random blocks keep the bound") {
+  std::mt19937_64 random(17);
+  constexpr std::size_t n = 8, blocks = 1000000;
+  std::size_t off = 0;
+  for (std::size_t b = 0; b < blocks; ++b) {
+    const int ranks = 1 + static_cast<int>(random() % 32);
+    const auto& l = *omni::detail::shared_loops<float, omni::sum>(32);
+    std::array<std::array<float, n>, 32> x;
+    std::uint32_t code = 0;
+    const auto scale = static_cast<std::uint32_t>(random() % 240);
+    double largest = 0;
+    for (int r = 0; r < ranks; ++r) {
+      for (auto& v : x[static_cast<std::size_t>(r)]) {
+        // Any sign and fraction, and an exponent at or below that of the block.
+        const auto bits = static_cast<std::uint32_t>(random());
+        const auto down = bits >> 28U & 7U;
+        const auto exponent = scale > 8 * down ? scale - 8 * down : 0;
+        v = std::bit_cast<float>((bits & 0x807fffffU) | exponent << 23U);
+        largest = std::max(largest, std::fabs(double{v}));
+      }
+      code = std::max(code, l.code(x[static_cast<std::size_t>(r)].data(), n));
+    }
+    std::array<std::uint32_t, n> sum{}, one{};
+    for (int r = 0; r < ranks; ++r) {
+      l.to_fixed(x[static_cast<std::size_t>(r)].data(), n, code, ranks, one.data());
+      for (std::size_t i = 0; i < n; ++i) sum[i] += one[i];
+    }
+    std::array<float, n> out{};
+    l.from_fixed(sum.data(), n, code, ranks, out.data());
+    // N 2^-m, where 2^31 is above N 2^m.
+    const double bound = ranks * std::ldexp(1.0, -(31 - static_cast<int>(std::bit_width(static_cast<unsigned>(ranks)))));
+    for (std::size_t i = 0; i < n; ++i) {
+      long double exact = 0;
+      for (int r = 0; r < ranks; ++r) exact += x[static_cast<std::size_t>(r)][i];
+      const auto rounded = std::fabs(exact) * 0x1p-24L + 0x1p-150L;
+      off += !(std::fabs(out[i] - exact) <= largest * bound + rounded) ? 1 : 0;
+    }
+  }
+  CHECK(off == 0);
 }
 
 TEST_CASE("fabric: a plain communicator has no switch") {

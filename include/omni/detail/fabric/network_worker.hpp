@@ -35,6 +35,7 @@ struct switch_lease {
   std::vector<int> members{};         ///< the ranks at this one's switch
   std::size_t pairs = 0;              ///< of 32-bit integers, in a lane's block
   std::size_t lanes = 1;              ///< of a packet
+  bool loses = true;                  ///< packets, on the way to the switch
   std::vector<std::uint32_t> rounds;  ///< of each slot, the next one: they go on from call to call
   std::optional<double> answer_seconds{};
 };
@@ -50,6 +51,7 @@ class network_worker {
  public:
   using send_function = std::function<void(std::span<const std::byte> datagram)>;
   static constexpr auto no_row = slot_map::no_row;
+  static constexpr double quiet = 0.1;  ///< seconds without a packet, on a way that loses none, after which the switch is asked why
 
   network_worker(const call& c, const fixed_loops& loops, switch_lease& lease)
       : call_(c), loops_(loops), lease_(lease), patience_(lease.answer_seconds) {
@@ -98,6 +100,7 @@ class network_worker {
   }
   /// Sends again what has not been answered.
   void tick(double now, const send_function& send) {
+    if (!lease_.loses && now - heard_ < quiet) return;  // then to hear whom it waits for
     bool silent = false;
     for (std::size_t s = 0; s < slots_.size(); ++s) {
       auto& at = slots_[s];
@@ -110,7 +113,7 @@ class network_worker {
       patience_.sent_again(at.due, now);
       at.overtaken = overtaken();
       // Most that seem lost are late: to ask first costs 64 bytes where nothing is lost.
-      const bool asks = at.is_known || (at.sent.header.lanes != 0 && !at.has_asked);
+      const bool asks = at.is_known || !lease_.loses || (at.sent.header.lanes != 0 && !at.has_asked);
       at.has_asked = asks;
       if (asks) ask(s, send);
       else send_slot(s, send);

@@ -76,6 +76,8 @@ class switch_link {
   virtual void send(std::span<const std::byte> datagram) = 0;
   /// The switch: a number that is the same on all ranks that are at the same one.
   [[nodiscard]] virtual std::uint64_t where() const { return 0; }
+  /// Whether what is sent may be lost.
+  [[nodiscard]] virtual bool loses() const { return true; }
   /// The largest datagram that the way takes in one piece.
   [[nodiscard]] virtual std::size_t most_bytes() const { return switch_packet::most_bytes; }
   /// Waits up to so many seconds for one; its bytes, or 0.

@@ -210,11 +210,8 @@ inline constexpr bool is_fabric<Comm> = true;
 /// Notes how a switch does it, where there is one and it can. F::place, of what runs calls of users: what the call is on.
 template <collective_kind C, class T, class Op, class F, class... A>
 void note_arithmetic(call& made, const A&... more) {
-  constexpr bool given = count_of<kind::arithmetic, T, A...> != 0;
   constexpr bool has_switch = requires { requires is_fabric<typename F::place>; };
-  if constexpr (!has_switch) {
-    static_assert(!given, "omni: an arithmetic is for calls on an omni::fabric");
-  } else if constexpr (C == collective_kind::allreduce) {
+  if constexpr (has_switch && C == collective_kind::allreduce) {
     const std::tuple<const A&...> all(more...);
     made.fixed =
         pick<kind::arithmetic, T>(typename F::place::default_arithmetic{}, all).template loops<T, std::remove_const_t<Op>>();

@@ -23,6 +23,7 @@
 #include "arguments.hpp"
 #include "codes.hpp"
 #include "group.hpp"
+#include "integers.hpp"
 
 // From the arguments of a call to the call: what is compiled for each type. Everything below is compiled once (omni/engines.hpp).
 
@@ -143,6 +144,17 @@ template <collective_kind C, class T, class... A, class F>
 auto with_call(std::span<const T> in, std::span<T> out, const F& f, const A&... more) {
   if constexpr (count_of<kind::compressor, T, A...> != 0) return with_codes<C, T>(in, out, f, more...);
   const auto c = choose<C, T>(more...);
+  if constexpr (adds_integers<C, T, decltype(c.op), A...>()) {
+    using topology_type = decltype(c.topology);
+    if constexpr (F::waits) {
+      if (!goes_to_switch<topology_type>(f.comm, in.size_bytes()))
+        return with_integers<T>(in, out, f, c.topology, deadline{c.limit}, more...);
+    } else {
+      static_assert(
+          is_fabric<typename F::place> && (std::is_same_v<topology_type, automatic> || std::is_same_v<topology_type, in_network>),
+          "omni: shared_exponent on hosts is for blocking calls");
+    }
+  }
   using call_type = typed_call<T, decltype(c.op), decltype(c.partition), decltype(c.detector)>;
   const typename call_type::policies policies(c.op, c.partition, c.detector);
   call_type made(policies, in, out);

@@ -19,6 +19,7 @@
 #include "argument_checks.hpp"
 #include "arguments.hpp"
 #include "codes.hpp"
+#include "integers.hpp"
 
 // Makes one operation of many tensors (detail/call/tensor_group.hpp).
 
@@ -79,6 +80,8 @@ auto with_group(std::vector<std::span<const std::byte>> in, std::vector<std::spa
   static_assert(C != collective_kind::reduce_scatter && C != collective_kind::allgather,
                 "omni: parts are of one tensor; reduce_scatter and allgather take no groups");
   const auto c = choose<C, T>(more...);
+  static_assert(!adds_integers<C, T, decltype(c.op), A...>() || is_fabric<typename F::place>,
+                "omni: shared_exponent on hosts is for one tensor");
   using group_type = typed_group<T, decltype(c.op), decltype(c.partition), decltype(c.detector)>;
   const typename group_type::policies policies(c.op, c.partition, c.detector);
   expect_group(in, out, group_type::table(), &policies);

@@ -65,6 +65,7 @@ class mpi_members {
   [[nodiscard]] const transport::mpi& transport() const { return *transport_; }
   [[nodiscard]] int servers() const { return servers_; }
   [[nodiscard]] MPI_Comm workers() const { return workers_; }
+  [[nodiscard]] MPI_Comm all() const { return all_; }
   [[nodiscard]] transport::mpi among_workers() const { return transport::mpi(workers_); }
   /// Between the servers: the first of them says in which order parts are made. The oldest order that is not taken.
   [[nodiscard]] bool is_first_server() const { return transport().rank() == transport().size() - servers_; }

@@ -1,0 +1,129 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <tuple>
+#include <type_traits>
+#include <vector>
+
+#include "../../block.hpp"
+#include "../../deadline.hpp"
+#include "../../error.hpp"
+#include "../../operation.hpp"
+#include "../../partition/fixed_blocks.hpp"
+#include "../../report.hpp"
+#include "../../topology/automatic.hpp"
+#include "../../topology/in_network.hpp"
+#include "../call/call.hpp"
+#include "../call/trace.hpp"
+#include "../fabric/fixed_loops.hpp"
+#include "argument_checks.hpp"
+#include "arguments.hpp"
+
+// Sums of floating-point numbers as sums of integers, by the topologies of hosts: a call for the exponents of blocks, one for the
+// integers, and one for the blocks that are not finite, if there are any.
+
+namespace omni::detail {
+
+template <class Comm>
+struct communicator;
+template <collective_kind C, class T, class... A, class F>
+auto with_call(std::span<const T> in, std::span<T> out, const F& f, const A&... more);
+
+/// Whether a call names an arithmetic that makes integers of floating-point numbers, and this is such a sum.
+template <collective_kind C, class T, class Op, class... A>
+consteval bool adds_integers() {
+  if constexpr (C != collective_kind::allreduce || !std::is_same_v<std::remove_const_t<Op>, sum> ||
+                count_of<kind::arithmetic, T, A...> == 0) {
+    return false;
+  } else {
+    using given = std::remove_cvref_t<decltype(pick<kind::arithmetic, T>(0, std::declval<std::tuple<const A&...>>()))>;
+    return given::rounds && is_real<T>;
+  }
+}
+/// How many ranks a call is on.
+template <class Comm>
+int ranks_on(Comm& comm) {
+  if constexpr (is_fabric<std::remove_const_t<Comm>>) return ranks_on(comm.comm());
+  else if constexpr (requires { comm.size(); }) return comm.size();
+  else return communicator<std::remove_const_t<Comm>>::size(comm);
+}
+/// Whether a switch does it.
+template <class Topology, class Comm>
+bool goes_to_switch(Comm& comm, std::size_t bytes) {
+  constexpr bool asked = std::is_same_v<Topology, in_network>;
+  if constexpr (is_fabric<std::remove_const_t<Comm>> && (asked || std::is_same_v<Topology, automatic>))
+    return comm.uses_switch() && (asked || comm.is_worth(bytes));
+  else return false;
+}
+
+/// Runs the calls. The integers are those of shared_as_words, so their sum has the same bits whatever the topology.
+template <class Word, class T, class F, class Topology>
+report run_as_integers(std::span<const T> in, std::span<T> out, const F& f, const fixed_loops& l, const Topology& topology,
+                       const deadline& limit) {
+  constexpr auto C = collective_kind::allreduce;
+  constexpr std::size_t unit = 256;
+  expect_tensor(std::as_bytes(in), std::as_writable_bytes(out), sizeof(T));
+  const int ranks = ranks_on(f.comm);
+  const auto blocks = (in.size() + unit - 1) / unit;
+  const auto range = [&](std::size_t b) { return block_range{b * unit, std::min(unit, in.size() - b * unit)}; };
+  std::vector<std::uint16_t> codes(blocks);
+  for (std::size_t b = 0; b < blocks; ++b) codes[b] = static_cast<std::uint16_t>(l.code(&in[b * unit], range(b).size));
+  const auto own = codes;
+  const auto agreed =
+      with_call<C, std::uint16_t>(std::span<const std::uint16_t>(codes), std::span(codes), f, max{}, topology, limit);
+
+  std::vector<Word> words(in.size());
+  std::size_t escaped = 0;
+  for (std::size_t b = 0; b < blocks; ++b) {
+    if (codes[b] == l.no_code()) escaped += range(b).size;
+    else if (own[b] != 0)
+      l.to_fixed(&in[b * unit], range(b).size, codes[b], ranks, reinterpret_cast<std::uint32_t*>(&words[b * unit]));
+  }
+  auto done = with_call<C, Word>(std::span<const Word>(words), std::span(words), f, sum{}, topology, fixed_blocks{unit}, limit);
+  std::vector<T> rest;
+  rest.reserve(escaped);
+  for (std::size_t b = 0; b < blocks; ++b) {
+    const auto r = range(b);
+    if (codes[b] == l.no_code()) {
+      rest.insert(rest.end(), in.begin() + static_cast<std::ptrdiff_t>(r.first),
+                  in.begin() + static_cast<std::ptrdiff_t>(r.first + r.size));
+      ++done.escaped_blocks;
+    } else if (codes[b] == 0) {
+      std::fill_n(&out[r.first], r.size, T{});
+    } else {
+      l.from_fixed(reinterpret_cast<const std::uint32_t*>(&words[r.first]), r.size, codes[b], ranks, &out[r.first]);
+    }
+  }
+  add_cost(done, agreed);
+  done.seconds += agreed.seconds;
+  done.extra_bytes += words.size() * sizeof(Word) + 2 * codes.size() * sizeof(codes[0]) + rest.size() * sizeof(T);
+  done.error_bound = std::ldexp(static_cast<double>(ranks), -l.bits_of_part(ranks));
+  if (rest.empty()) return done;
+  const auto exact = with_call<C, T>(std::span<const T>(rest), std::span(rest), f, sum{}, topology, limit);
+  add_cost(done, exact);
+  done.seconds += exact.seconds;
+  const auto* from = rest.data();
+  for (std::size_t b = 0; b < blocks; ++b) {
+    if (codes[b] != l.no_code()) continue;
+    std::copy_n(from, range(b).size, &out[range(b).first]);
+    from += range(b).size;
+  }
+  return done;
+}
+template <class T, class F, class Topology, class... A>
+report with_integers(std::span<const T> in, std::span<T> out, const F& f, const Topology& topology, const deadline& limit,
+                     const A&... more) {
+  const std::tuple<const A&...> all(more...);
+  const auto& l = *pick<kind::arithmetic, T>(0, all).template loops<T, sum>();
+  if (l.words == 2) return run_as_integers<std::int64_t>(in, out, f, l, topology, limit);
+  return run_as_integers<std::int32_t>(in, out, f, l, topology, limit);
+}
+
+}  // namespace omni::detail
