@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <deque>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <omni/allreduce.hpp>
@@ -40,7 +41,7 @@ class simulation {
   using address = std::uint64_t;  // workers from 1 on, then the racks' switches, then the one above
 
   simulation(const network& n, std::size_t workers, std::size_t rack, const std::vector<std::int32_t>& in)
-      : network_(n), racks_((workers - 1) / rack + 1), rack_(rack), out_(in.size()), call_(policies_, in, out_) {
+      : network_(n), racks_((workers - 1) / rack + 1), rack_(rack) {
     const auto nodes = workers + racks_ + (racks_ > 1 ? 1 : 0);
     up_.assign(nodes + 1, 0);
     down_.assign(nodes + 1, 0);
@@ -50,7 +51,10 @@ class simulation {
           omni::detail::switch_leases::settings{.slots = 128, .above = racks_ > 1 && s < nodes ? nodes : 0},
           [this] { return static_cast<std::uint32_t>(random_()); }));
     leases_.resize(workers);
-    for (std::size_t w = 0; w < workers; ++w) join(w, std::min(rack, workers - w / rack * rack));
+    for (std::size_t w = 0; w < workers; ++w) {
+      calls_.push_back(std::make_unique<call_type>(policies_, in, out_.emplace_back(in.size())));
+      join(w, std::min(rack, workers - w / rack * rack));
+    }
   }
 
   /// Seconds until the last worker has the sum.
@@ -58,8 +62,10 @@ class simulation {
     const auto began = now_;
     double ended = now_;
     std::vector<std::unique_ptr<network_worker>> all;
-    for (auto& l : leases_)
-      all.push_back(std::make_unique<network_worker>(call_, *omni::detail::native_loops<std::int32_t, omni::sum>(), l));
+    for (auto& o : out_) std::fill(o.begin(), o.end(), -1);  // what is not written shows
+    for (std::size_t w = 0; w < leases_.size(); ++w)
+      all.push_back(
+          std::make_unique<network_worker>(*calls_[w], *omni::detail::native_loops<std::int32_t, omni::sum>(), leases_[w]));
     const auto sender = [this](std::size_t w) { return [this, w](std::span<const std::byte> d) { send(w + 1, switch_of(w), d); }; };
     for (std::size_t w = 0; w < all.size(); ++w) all[w]->start(now_, sender(w));
     deliver([&](address to, const switch_packet& p, std::size_t bytes) {
@@ -71,7 +77,7 @@ class simulation {
       if (!w->finished()) throw std::runtime_error("a worker waits for ever");
     return ended - began;
   }
-  [[nodiscard]] const std::vector<std::int32_t>& out() const { return out_; }
+  [[nodiscard]] const std::deque<std::vector<std::int32_t>>& out() const { return out_; }
 
  private:
   using datagram = std::shared_ptr<const std::vector<std::byte>>;
@@ -152,9 +158,9 @@ class simulation {
 
   network network_;
   std::size_t racks_, rack_;
-  std::vector<std::int32_t> out_;
+  std::deque<std::vector<std::int32_t>> out_;  // of each worker
   call_type::policies policies_{{}, omni::fixed_blocks{256}, {}};
-  call_type call_;
+  std::vector<std::unique_ptr<call_type>> calls_;
   address first_switch_ = 0;
   std::vector<double> up_, down_;  // when a link is free
   std::vector<std::unique_ptr<software_switch>> switches_;
@@ -201,8 +207,9 @@ int main(int argc, char** argv) {
       s.run();
       const auto seconds = s.run();  // of a fabric that is in use
       bool exact = true;
-      for (std::size_t i = 0; i < elements; ++i)
-        exact = exact && s.out()[i] == static_cast<std::int32_t>(static_cast<std::uint32_t>(in[i]) * static_cast<std::uint32_t>(n));
+      for (const auto& out : s.out())
+        for (std::size_t i = 0; i < elements; ++i)
+          exact = exact && out[i] == static_cast<std::int32_t>(static_cast<std::uint32_t>(in[i]) * static_cast<std::uint32_t>(n));
       if (first_seconds == 0) first_seconds = seconds;
       if (!exact || (within > 0 && seconds > within * first_seconds)) code = 1;
       const auto limit = static_cast<double>(filled) * 4 / (gigabits * 1e9 / 8);

@@ -58,7 +58,7 @@ struct {
   __type(value, omni_u64);
 } counters SEC(".maps");
 
-const volatile struct omni_switch_constants constants = {4800, {0}, 0};
+const volatile struct omni_switch_constants constants = {4800, 0, 0, 0};
 
 #define AT_IP ETH_HLEN
 #define AT_UDP (AT_IP + 20)
@@ -168,8 +168,8 @@ int omni_switch(struct __sk_buff* skb) {
   const struct iphdr* const ip = data + AT_IP;
   const struct udphdr* const udp = data + AT_UDP;
   if (eth->h_proto != bpf_htons(ETH_P_IP) || ip->ihl != 5 || ip->protocol != IPPROTO_UDP || udp->dest != bpf_htons(constants.listen_port) ||
-      ip->frag_off & bpf_htons(0x3fff))
-    return TC_ACT_OK;
+      ip->frag_off & bpf_htons(0x3fff) || (constants.listen_ip && ip->daddr != constants.listen_ip))
+    return TC_ACT_OK; /* also on its way to another switch */
   struct omni_switch_header h;
   __builtin_memcpy(&h, data + AT_HEADER, sizeof(h));
   if (h.magic != OMNI_SWITCH_MAGIC || h.job >= OMNI_SWITCH_JOBS) {

@@ -83,7 +83,7 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--above", above, "address and port of the switch above: where the ranks of a job are at several switches");
   app.add_option("--bpf", object, "add in the kernel, by this classifier (switch.bpf.o)");
-  app.add_option("--ports", ports, "with --bpf: the interfaces on which workers are")->delimiter(',');
+  app.add_option("--ports", ports, "with --bpf: the interfaces on which workers are, and the switch above")->delimiter(',');
   app.add_option("--print", every, "say what was counted, every so many seconds; 0: only at the end")->capture_default_str();
   CLI11_PARSE(app, argc, argv);
   try {
@@ -110,7 +110,7 @@ int main(int argc, char** argv) {
 #if defined(OMNI_WITH_BPF)
     std::unique_ptr<kernel_switch> kernel;
     if (!object.empty()) {
-      kernel = std::make_unique<kernel_switch>(object, ports, ntohs(here.sin_port), settings, draw);
+      kernel = std::make_unique<kernel_switch>(object, ports, here.sin_addr.s_addr, ntohs(here.sin_port), settings, draw);
       take = [&](omni::detail::switch_packet& p, std::size_t n, std::uint64_t from) { kernel->take(p, n, from, now(), send); };
       tell = [&] { print(kernel->counters(), kernel->leases()); };
     }

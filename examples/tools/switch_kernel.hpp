@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <iostream>
 #include <memory>
 #include <omni/detail/fabric/software_switch.hpp>
 #include <span>
@@ -27,12 +28,12 @@ class kernel_switch {
  public:
   using settings = omni::detail::switch_leases::settings;
 
-  kernel_switch(const std::string& object, const std::vector<std::string>& ports, std::uint16_t port, settings s,
+  kernel_switch(const std::string& object, const std::vector<std::string>& ports, std::uint32_t ip, std::uint16_t port, settings s,
                 std::function<std::uint32_t()> draw)
       : object_(bpf_object__open_file(object.c_str(), nullptr), bpf_object__close), leases_(s, memory(), std::move(draw)) {
     if (!object_) fail("cannot open " + object);
     auto* const told = bpf_object__find_map_by_name(object_.get(), ".rodata");
-    const omni_switch_constants constants{port, {}, s.above};
+    const omni_switch_constants constants{port, 0, ip, s.above};
     if (told == nullptr || bpf_map__set_initial_value(told, &constants, sizeof(constants)) != 0) fail(object + ": its addresses");
     if (bpf_object__load(object_.get()) != 0) fail("the kernel does not take " + object);
     auto* const program = bpf_object__find_program_by_name(object_.get(), "omni_switch");
@@ -77,6 +78,11 @@ class kernel_switch {
   /// A datagram that the classifier has let through: of control.
   void take(omni::detail::switch_packet& p, std::size_t bytes, std::uint64_t address, double now,
             const omni::detail::software_switch::send_function& send) {
+    // Without its place nothing can be sent up.
+    if (const auto above = leases_.above(); above != 0 && address == above && !knows_place_above()) {
+      if (!std::exchange(complained_, true)) std::cerr << "omni-switch: the switch above is at none of the --ports" << std::endl;
+      return;
+    }
     if (p.header.kind < omni_switch_open || !p.is_whole(bytes, 0) || p.header.lanes != 0) return;
     leases_.take(p, address, now, send);
   }
@@ -103,6 +109,11 @@ class kernel_switch {
 
   [[noreturn]] static void fail(const std::string& what) {
     throw std::runtime_error(what + (errno != 0 ? std::string(": ") + std::strerror(errno) : ""));
+  }
+  [[nodiscard]] bool knows_place_above() const {
+    const omni_u32 key = OMNI_SWITCH_PLACE_ABOVE;
+    omni_switch_place place{};
+    return bpf_map_lookup_elem(maps_[places_map], &key, &place) == 0 && place.port_index != 0;
   }
   void write(std::size_t map, omni_u32 key, const void* value) {
     if (bpf_map_update_elem(maps_[map], &key, value, BPF_ANY) != 0) fail("cannot write a map of the classifier");
@@ -135,4 +146,5 @@ class kernel_switch {
   std::vector<int> maps_;
   std::vector<bpf_tc_hook> hooks_;
   omni::detail::switch_leases leases_;
+  bool complained_ = false;
 };

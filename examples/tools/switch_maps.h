@@ -15,7 +15,8 @@
 
 /* What the classifier is told when it is loaded. */
 struct omni_switch_constants {
-  omni_u16 listen_port, reserved[3];
+  omni_u16 listen_port, reserved;
+  omni_u32 listen_ip; /* as it stands in packets; 0: any */
   omni_u64 above_address; /* IP << 16 | port; 0: there is no switch above */
 };
 

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <random>
 #include <span>
@@ -52,12 +53,13 @@ struct fabric_options {
 /// (`omni-switch --above`); each has at most 32 ranks, and there are at most 32.
 ///
 /// Making one is collective over the communicator. It must go before the communicator does, and after the requests on it; its slots
-/// come back when it has gone on all ranks. All ranks give the same options. It asks the switch for slots; if there are none, or
-/// nobody answers, `uses_switch()` is false, `why_not()` says why, and all calls run on the communicator. A fabric stands where a
-/// communicator stands in allreduce, iallreduce and plan; other collectives, and what a switch cannot do, run on the communicator.
+/// come back when it has gone on all ranks. Of different options the least counts. It asks the switch for slots; if there are none,
+/// or nobody answers, `uses_switch()` is false, `why_not()` says why, and all calls run on the communicator. A fabric stands where
+/// a communicator stands in allreduce, iallreduce and plan; other collectives, and what a switch cannot do, run on the
+/// communicator.
 ///
-/// Errors of a call are those of a communicator; `error` if the switch has lost the job (it was started anew). After an error the
-/// switch is not used again.
+/// Errors: `usage` on a rank whose address is none, `error` then on the others. Errors of a call are those of a communicator;
+/// `error` if the switch has lost the job (it was started anew). After an error the switch is not used again.
 ///
 /// Cost of making one: some datagrams to the switch and three small allreduces.
 template <class Comm>
@@ -69,9 +71,20 @@ class basic_fabric {
 
   /// Of a communicator, a handle that is copied or a transport that outlives this, and this rank's way to the switch.
   basic_fabric(Comm& comm, std::unique_ptr<detail::switch_link> link, int rank, int ranks, const fabric_options& o = {})
+      : basic_fabric(
+            comm, [&] { return std::move(link); }, rank, ranks, o) {}
+  /// The way is made by a function; if that throws on a rank, all hear of it. None: this rank is a switch.
+  template <class Make>
+  requires std::is_invocable_r_v<std::unique_ptr<detail::switch_link>, Make> basic_fabric(Comm& comm, const Make& make, int rank,
+                                                                                          int ranks, const fabric_options& o)
       : comm_(keep(comm)), rank_(rank) {
-    port_->link = std::move(link);
-    if (port_->link) open(ranks, o);
+    std::exception_ptr wrong;
+    try {
+      port_->link = make();
+    } catch (...) {
+      wrong = std::current_exception();
+    }
+    if (port_->link || wrong) open(ranks, o, wrong);
     else why_not_ = "omni: this rank is a switch";
   }
   basic_fabric(const basic_fabric&) = delete;
@@ -131,14 +144,23 @@ class basic_fabric {
     omni::allreduce(comm(), x, omni::max{}, colocated{});
     return x;
   }
-  void open(int ranks, const fabric_options& o) {
+  void open(int ranks, const fabric_options& o, const std::exception_ptr& wrong) {
     const auto n = static_cast<std::size_t>(ranks), me = static_cast<std::size_t>(rank_);
-    // Who is at which switch. The shortest way decides how long packets are.
-    std::vector<std::uint64_t> at(n + 2);
-    at[me] = port_->link->where();
-    at[n] = ~std::uint64_t{std::min({o.packet_bytes, port_->link->most_bytes(), detail::switch_packet::most_bytes})};
+    // Who is at which switch. The shortest way decides how long packets are, and who wants the fewest slots how many there are.
+    constexpr auto nowhere = ~std::uint64_t{0};
+    std::vector<std::uint64_t> at(n + 3);
+    at[me] = nowhere;
+    if (port_->link) {
+      at[me] = port_->link->where();
+      at[n] = ~std::uint64_t{std::min({o.packet_bytes, port_->link->most_bytes(), detail::switch_packet::most_bytes})};
+    }
     at[n + 1] = rank_ == 0 ? std::random_device{}() : 0;
+    at[n + 2] = ~std::uint64_t{std::min<std::size_t>(o.slots, 65535)};
     at = most(std::move(at));
+    if (wrong) std::rethrow_exception(wrong);
+    if (const auto lost = std::find(at.begin(), at.begin() + ranks, nowhere); lost != at.begin() + ranks)
+      throw error(detail::text() << "omni: rank " << (lost - at.begin()) << " has no way to its switch");
+    const auto slots = ~at[n + 2];
     auto switches = std::vector<std::uint64_t>(at.begin(), at.begin() + ranks);
     std::sort(switches.begin(), switches.end());
     switches.erase(std::unique(switches.begin(), switches.end()), switches.end());
@@ -156,7 +178,7 @@ class basic_fabric {
     if (l.worker == 0) {
       using word = std::uint32_t;
       auto question = detail::control_packet(
-          omni_switch_open, {static_cast<word>(l.members.size()), static_cast<word>(o.slots), static_cast<word>(~at[n]),
+          omni_switch_open, {static_cast<word>(l.members.size()), static_cast<word>(slots), static_cast<word>(~at[n]),
                              static_cast<word>(switches.size()), static_cast<word>(rack)});
       question.header.round = static_cast<word>(at[n + 1]);
       detail::switch_packet answer;
@@ -173,7 +195,7 @@ class basic_fabric {
     l.key = static_cast<std::uint32_t>(told[common + 2 * rack + 1]);
     l.pairs = told[pairs];
     l.lanes = told[lanes];
-    l.rounds.assign(std::min<std::uint64_t>({~told[less_slots], o.slots, 65535}), 0);
+    l.rounds.assign(std::min<std::uint64_t>(~told[less_slots], slots), 0);
     if (told[state] == 0) {
       auto question = detail::control_packet(omni_switch_join);
       question.header.job = l.job;
@@ -243,8 +265,8 @@ struct switches {
 ///     omni::allreduce(fabric, std::span(grad));                // fabric.comm() is the communicator of the others
 ///
 /// Then its packets are messages of MPI, none of which is lost; the switch adds what comes first. Its end waits for the switch,
-/// which must be serving. @throws usage if no rank is left to work, or there are more racks than workers; mismatch if ranks say
-/// otherwise.
+/// which must be serving, and comes before MPI_Finalize. @throws usage if no rank is left to work, or there are more racks than
+/// workers; mismatch if ranks say otherwise.
 class fabric : private detail::switch_members, public basic_fabric<MPI_Comm> {
  public:
   template <class Comm>
@@ -265,9 +287,8 @@ class fabric : private detail::switch_members, public basic_fabric<MPI_Comm> {
 
  private:
   fabric(MPI_Comm comm, std::string_view where, const fabric_options& o, int /*tag*/)
-      : fabric(comm, std::make_unique<detail::udp_link>(where), o) {}
-  fabric(MPI_Comm comm, std::unique_ptr<detail::switch_link> link, const fabric_options& o)
-      : basic_fabric(comm, std::move(link), detail::rank_in(comm), detail::size_of(comm), o) {}
+      : basic_fabric(
+            comm, [&] { return std::make_unique<detail::udp_link>(where); }, detail::rank_in(comm), detail::size_of(comm), o) {}
   fabric(detail::switch_members members, const fabric_options& o)
       : detail::switch_members(std::move(members)),
         basic_fabric(workers_, link(), is_switch() ? 0 : detail::rank_in(workers_), places_.workers, o) {}

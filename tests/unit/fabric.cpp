@@ -389,6 +389,37 @@ TEST_CASE("fabric: of switches below a switch, one that starts anew is an error 
   }
 }
 
+TEST_CASE("fabric: ranks that ask for different slots get the fewest; one without a way to its switch stops all") {
+  wire w;
+  std::atomic<int> wrong = 0, stopped = 0;
+  testing::agreeing::run(3, [&](testing::agreeing& comm) {
+    omni::fabric_options o;
+    o.slots = comm.rank() == 1 ? 5 : 32;
+    {
+      omni::basic_fabric<testing::agreeing> fabric(comm, w.way(comm.rank()), comm.rank(), comm.size(), o);
+      if (comm.rank() == 0 && w.device().leases().slots_leased() != 5) ++wrong;
+      std::vector<int> x(70000, comm.rank());
+      omni::allreduce(fabric, x, omni::in_network{});
+      if (x != std::vector<int>(70000, 3)) ++wrong;
+    }
+    try {
+      omni::basic_fabric<testing::agreeing> fabric(
+          comm,
+          [&]() -> std::unique_ptr<switch_link> {
+            if (comm.rank() == 2) throw omni::usage("no such address");
+            return w.way(comm.rank());
+          },
+          comm.rank(), comm.size(), o);
+    } catch (const omni::usage&) {
+      stopped += comm.rank() == 2 ? 1 : 0;
+    } catch (const omni::error& e) {
+      stopped += std::string(e.what()).find("rank 2") != std::string::npos ? 1 : 0;
+    }
+  });
+  CHECK(wrong == 0);
+  CHECK(stopped == 3);
+}
+
 TEST_CASE("fabric: switches of which one has no slots, or none above it, leave a job to the hosts") {
   wire w({}, {.slots = 32}, 1, 2);
   std::atomic<int> wrong = 0;
@@ -400,6 +431,22 @@ TEST_CASE("fabric: switches of which one has no slots, or none above it, leave a
       const auto r = omni::allreduce(*fabric, x, omni::in_network{});
       if (x != std::vector<int>(50000, 3) || (r.topology == "in_network") != (fabric == &first)) ++wrong;
     }
+  });
+  CHECK(wrong == 0);
+  // One rack has room for a job, the other has not: what was leased comes back.
+  on_ranks(w, 2, [&](auto& full, int rank) {
+    std::vector<int> meet(1, 0);
+    static_cast<void>(full);
+    omni::allreduce(full.comm(), meet, omni::colocated{});
+    if (rank == 0) {
+      CHECK(w.device(1).leases().slots_leased() == 32);
+      w.restart(2);  // has room again, which the one above has not
+    }
+    omni::allreduce(full.comm(), meet, omni::colocated{});
+    omni::basic_fabric<testing::agreeing> second(full.comm(), w.way(10 + rank), rank, 2);
+    if (second.uses_switch()) ++wrong;
+    omni::allreduce(full.comm(), meet, omni::colocated{});
+    if (w.device(2).leases().slots_leased() != 0) ++wrong;
   });
   CHECK(wrong == 0);
 
@@ -618,6 +665,11 @@ TEST_CASE("switch: below another, a round ends with what comes from above, once"
   CHECK(send(omni_switch_ask, 0, 0, 0) == omni_switch_raise);
   CHECK(send(omni_switch_pending, 0, 0, 0, 1) == omni_switch_raise);  // the one above has that of another
   CHECK(send(omni_switch_pending, 0, 0, 0, 2) == omni_switch_absorb);
+  p.header.kind = omni_switch_result;
+  p.header.lanes = 1;
+  p.header.op = omni_switch_min_32;  // not what was sent up
+  CHECK(static_cast<int>(omni_switch_take(slot.get(), &p.header, p.pairs.data(), p.end_of(sizeof(p)), &job)) == omni_switch_late);
+  CHECK(slot->version[0].lanes == 1);
   CHECK(send(omni_switch_result, 0, 0, 50) == omni_switch_spread);
   CHECK(slot->version[0].pairs[0] == 50);
   CHECK(send(omni_switch_result, 0, 0, 60) == omni_switch_late);
@@ -755,12 +807,42 @@ TEST_CASE("shared_exponent: on hosts the bits are those of sums of integers, wha
     omni::allreduce(comm, d, omni::shared_exponent{.bits = 64});
     omni::allreduce(comm, e, omni::ring{}, omni::shared_exponent{.bits = 64});
     wrong += d == e && std::fabs(d[999] - 1.0) < 1e-15 ? 0 : 1;
+    // Blocks that are not finite have the bits of one topology, too; half sums as integers, and nothing at all.
+    auto one = x[static_cast<std::size_t>(comm.rank())], other = one;
+    omni::allreduce(comm, one, omni::ring{}, omni::shared_exponent{});
+    omni::allreduce(comm, other, omni::shared_exponent{});
+    wrong += std::memcmp(one.data(), other.data(), n * sizeof(float)) == 0 ? 0 : 1;
+    std::vector<omni::half> h(700, omni::half(0.25F * static_cast<float>(comm.rank())));
+    std::vector<omni::bfloat16> b(700, omni::bfloat16(2.0F));
+    std::vector<float> none;
+    omni::allreduce(comm, h, omni::shared_exponent{});
+    omni::allreduce(comm, b, omni::replicated{}, omni::shared_exponent{});
+    omni::allreduce(comm, none, omni::shared_exponent{});
+    wrong += static_cast<float>(h[699]) == 2.5F && static_cast<float>(b[0]) == 10.0F ? 0 : 1;
     // Nothing to round: as without it.
     std::vector<int> k(1000, 1 << 30);
     omni::allreduce(comm, k, omni::max{}, omni::shared_exponent{});
     wrong += k == std::vector<int>(1000, 1 << 30) ? 0 : 1;
   });
   CHECK(wrong == 0);
+}
+
+TEST_CASE("shared_exponent: ranks with other types are told, however small the tensor is") {
+  std::atomic<int> told = 0;
+  testing::agreeing::run(3, [&](testing::agreeing& comm) {
+    try {
+      if (comm.rank() == 1) {
+        std::vector<double> x(100, 1);
+        omni::allreduce(comm, x, omni::shared_exponent{});
+      } else {
+        std::vector<float> x(100, 1);
+        omni::allreduce(comm, x, omni::shared_exponent{});
+      }
+    } catch (const omni::mismatch&) {
+      ++told;
+    }
+  });
+  CHECK(told == 3);
 }
 
 TEST_CASE("shared_exponent: 10^6 random blocks keep the bound") {

@@ -74,6 +74,7 @@ class call {
   bool agreed = false;                 ///< all ranks are known to have called alike
   bool shares = false;                 ///< and share memory for packets
   std::chrono::nanoseconds limit{};    ///< of a wait, as the caller chose it; 0: not
+  bool is_compared = false;            ///< with the calls of the other ranks, however small it is
   bool is_stage = false;               ///< of another call, that is: neither traced by itself nor left to MPI unseen
   const void* native = nullptr;        ///< how the transport reduces it by itself, if it does
   bool is_part = false;                ///< of a key-value call, which is what is told of

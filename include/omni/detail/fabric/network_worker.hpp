@@ -98,7 +98,7 @@ class network_worker {
     if (h.kind == omni_switch_pending) return pending(h, now, send);
     result(p, now, send);
   }
-  /// Sends again what has not been answered.
+  /// Asks for what has not come.
   void tick(double now, const send_function& send) {
     if (!lease_.loses && now - heard_ < quiet) return;  // then to hear whom it waits for
     bool silent = false;
@@ -112,7 +112,7 @@ class network_worker {
       }
       patience_.sent_again(at.due, now);
       at.overtaken = overtaken();
-      // Most that seem lost are late: to ask first costs 64 bytes where nothing is lost.
+      // Most that seem lost are late: to ask costs 64 bytes, and what is lost is sent when the switch says so. It may not be heard.
       const bool asks = at.is_known || !lease_.loses || (at.sent.header.lanes != 0 && !at.has_asked);
       at.has_asked = asks;
       if (asks) ask(s, send);
@@ -255,6 +255,7 @@ class network_worker {
     at.seen = h.seen;
     at.is_known = (h.seen >> static_cast<unsigned>(lease_.worker) & 1U) != 0;
     if (at.is_known) return;
+    at.has_asked = false;
     patience_.sent_again(at.due, now);
     send_slot(h.slot, send);
   }

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <iterator>
 #include <optional>
 #include <span>
 #include <utility>
@@ -68,6 +69,8 @@ class switch_leases {
     for (const auto& j : jobs_) n += j.key != 0 ? j.slots : 0;
     return n;
   }
+  /// The address of the switch above, or 0.
+  [[nodiscard]] std::uint64_t above() const { return settings_.above; }
   [[nodiscard]] const omni_switch_job& job(std::size_t i) const { return jobs_[i]; }
 
  private:
@@ -223,10 +226,13 @@ class switch_leases {
   }
   // The last one ends the job: until then one may still ask for a result that it has lost.
   void leave(const omni_switch_header& h, std::uint64_t address, const send_function& send) {
-    if (!is_of(h) || jobs_[h.job].address[h.worker] != address) return;
+    if (!is_of(h)) return;
+    const auto& j = jobs_[h.job];
     auto& left = states_[h.job].left;
-    left |= 1U << h.worker;
-    if (left != omni_switch_everybody(jobs_[h.job].workers)) return;
+    const bool nobody = std::all_of(std::begin(j.address), std::end(j.address), [](omni_u64 a) { return a == 0; });
+    if (j.address[h.worker] == address) left |= 1U << h.worker;
+    // Or the job was never begun: other switches have refused it.
+    if (left != omni_switch_everybody(j.workers) && !(nobody && address == states_[h.job].asker)) return;
     if (jobs_[h.job].above_address != 0) {
       auto p = of_above(omni_switch_leave, jobs_[h.job]);
       for (int i = 0; i < 3; ++i) send_sealed(p, settings_.above, send);

@@ -224,13 +224,13 @@ OMNI_SWITCH_INLINE enum omni_switch_verdict omni_switch_take(struct omni_switch_
   const omni_u32 everybody = omni_switch_everybody(job->workers), sender = 1U << (h->worker & (OMNI_SWITCH_WORKERS - 1));
   const int comes_down = omni_switch_comes_down(h);
   if (comes_down) {
-    if (h->round != v->round || v->seen != everybody || v->is_result) return omni_switch_late;
+    if (h->round != v->round || h->op != v->op || v->seen != everybody || v->is_result) return omni_switch_late;
     if (h->kind == omni_switch_pending) return h->seen >> (job->above_worker & 31) & 1 ? omni_switch_absorb : omni_switch_raise;
     v->lanes = 0; /* the sum of all takes the place of that of the workers here */
   } else if (h->round != v->round) {
-    /* Who begins a round has the result of the one before. */
-    if (h->kind != omni_switch_contribution || h->round != v->round + 2) return omni_switch_late;
-    if (before->round != h->round - 1 || !before->is_result) return omni_switch_late;
+    /* Who begins a round has the result of the one before. Who asks for one that nobody has begun has to send its part again. */
+    if (h->round != v->round + 2 || before->round != h->round - 1 || !before->is_result) return omni_switch_late;
+    if (h->kind == omni_switch_ask) return omni_switch_tell;
     v->round = h->round;
     v->seen = 0;
     v->lanes = 0;
@@ -285,7 +285,7 @@ OMNI_SWITCH_INLINE void omni_switch_reply(const struct omni_switch_slot* slot, s
     h->kind = verdict == omni_switch_tell ? omni_switch_pending : omni_switch_result;
     h->job = job_number;
     h->key = job->key;
-    h->seen = v->seen;
+    h->seen = h->round == v->round ? v->seen : 0;
   }
   h->op = (omni_u8)v->op;
   h->lanes = verdict == omni_switch_tell ? 0 : (omni_u8)v->lanes;

@@ -178,9 +178,10 @@ class switch_members {
  public:
   switch_members() = default;
   switch_members(MPI_Comm comm, int racks) {
-    if (racks < 1) throw usage(text() << "omni: switches of " << racks << " racks");
     places_.racks = racks;
-    members_ = std::make_unique<mpi_members>(comm, dedicated{.servers = places_.switches()});
+    // What is wrong is said on all ranks.
+    members_ = std::make_unique<mpi_members>(comm, dedicated{.servers = racks < 1 ? -1 : places_.switches()});
+    while (!members_->transport().is_open()) yield();  // nobody drives it on a switch
     workers_ = members_->workers();
     places_.workers = size_of(members_->all()) - places_.switches();
     if (places_.workers < racks) throw usage(text() << "omni: " << racks << " racks of " << places_.workers << " workers");

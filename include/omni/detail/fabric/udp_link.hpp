@@ -41,10 +41,11 @@ class udp_link final : public switch_link {
     const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(found, freeaddrinfo);
     fd_ = socket(found->ai_family, found->ai_socktype, found->ai_protocol);
     if (fd_ < 0) fail("socket");
-    // Room for a packet of each slot; more than the system gives, if it is not asked as root, is not needed.
+    // Room for a packet of each slot, both ways, as far as the system gives it: what has no room is lost.
     const int room = 4 << 20;
-    if (setsockopt(fd_, SOL_SOCKET, SO_RCVBUFFORCE, &room, sizeof(room)) != 0)
-      static_cast<void>(setsockopt(fd_, SOL_SOCKET, SO_RCVBUF, &room, sizeof(room)));
+    for (const auto& [forced, asked] : {std::pair{SO_RCVBUFFORCE, SO_RCVBUF}, {SO_SNDBUFFORCE, SO_SNDBUF}})
+      if (setsockopt(fd_, SOL_SOCKET, forced, &room, sizeof(room)) != 0)
+        static_cast<void>(setsockopt(fd_, SOL_SOCKET, asked, &room, sizeof(room)));
     // A switch sees no packets that come in pieces.
     const int whole = IP_PMTUDISC_DO;
     static_cast<void>(setsockopt(fd_, IPPROTO_IP, IP_MTU_DISCOVER, &whole, sizeof(whole)));

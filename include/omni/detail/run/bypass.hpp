@@ -12,7 +12,7 @@ namespace omni::detail {
 /// Whether a call may go to MPI's own collective without a word to the other ranks, by its size. Precondition: the transport is
 /// open.
 inline bool may_bypass(const automatic& topology, const call& c, const any_transport& transport) {
-  if (c.native == nullptr || c.is_stage) return false;
+  if (c.native == nullptr || c.is_stage || c.is_compared) return false;
   const auto* const w = transport.shared_window();
   if (w != nullptr && c.kind != collective_kind::allreduce && topology.small_bytes == 0) {
     const auto forced = context_of(transport).forced;

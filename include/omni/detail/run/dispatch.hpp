@@ -147,8 +147,9 @@ auto with_call(std::span<const T> in, std::span<T> out, const F& f, const A&... 
   if constexpr (adds_integers<C, T, decltype(c.op), A...>()) {
     using topology_type = decltype(c.topology);
     if constexpr (F::waits) {
-      if (!goes_to_switch<topology_type>(f.comm, in.size_bytes()))
-        return with_integers<T>(in, out, f, c.topology, deadline{c.limit}, more...);
+      const auto* const l = integers_of<T>(more...);
+      if (l != nullptr && !goes_to_switch<topology_type>(f.comm, in.size_bytes()))
+        return with_integers<T>(in, out, f, *l, c.topology, deadline{c.limit});
     } else {
       static_assert(
           is_fabric<typename F::place> && (std::is_same_v<topology_type, automatic> || std::is_same_v<topology_type, in_network>),

@@ -19,6 +19,7 @@
 #include "../../partition/fixed_blocks.hpp"
 #include "../../report.hpp"
 #include "../../topology/automatic.hpp"
+#include "../../topology/colocated.hpp"
 #include "../../topology/in_network.hpp"
 #include "../call/call.hpp"
 #include "../call/trace.hpp"
@@ -39,12 +40,13 @@ auto with_call(std::span<const T> in, std::span<T> out, const F& f, const A&... 
 /// Whether a call names an arithmetic that makes integers of floating-point numbers, and this is such a sum.
 template <collective_kind C, class T, class Op, class... A>
 consteval bool adds_integers() {
-  if constexpr (C != collective_kind::allreduce || !std::is_same_v<std::remove_const_t<Op>, sum> ||
-                count_of<kind::arithmetic, T, A...> == 0) {
+  constexpr bool given = count_of<kind::arithmetic, T, A...> != 0;
+  static_assert(!given || C == collective_kind::allreduce, "omni: an arithmetic is for allreduce");
+  if constexpr (!given || !std::is_same_v<std::remove_const_t<Op>, sum>) {
     return false;
   } else {
-    using given = std::remove_cvref_t<decltype(pick<kind::arithmetic, T>(0, std::declval<std::tuple<const A&...>>()))>;
-    return given::rounds && is_real<T>;
+    using arithmetic_type = std::remove_cvref_t<decltype(pick<kind::arithmetic, T>(0, std::declval<std::tuple<const A&...>>()))>;
+    return arithmetic_type::rounds && is_real<T>;
   }
 }
 /// How many ranks a call is on.
@@ -63,6 +65,22 @@ bool goes_to_switch(Comm& comm, std::size_t bytes) {
   else return false;
 }
 
+/// Runs a call with something noted of it, which all ranks must have alike.
+template <class F>
+struct compared {
+  static constexpr bool waits = F::waits, loses_nothing = F::loses_nothing;
+  using place = typename F::place;
+  const F& f;
+  decltype((std::declval<const F&>().comm)) comm;
+  std::uint64_t what;
+  template <class Call, class Topology>
+  auto operator()(Call& c, const Topology& topology) const {
+    c.options = mixed(c.options, what);
+    c.is_compared = true;
+    return f(c, topology);
+  }
+};
+
 /// Runs the calls. The integers are those of shared_as_words, so their sum has the same bits whatever the topology.
 template <class Word, class T, class F, class Topology>
 report run_as_integers(std::span<const T> in, std::span<T> out, const F& f, const fixed_loops& l, const Topology& topology,
@@ -76,8 +94,10 @@ report run_as_integers(std::span<const T> in, std::span<T> out, const F& f, cons
   std::vector<std::uint16_t> codes(blocks);
   for (std::size_t b = 0; b < blocks; ++b) codes[b] = static_cast<std::uint16_t>(l.code(&in[b * unit], range(b).size));
   const auto own = codes;
-  const auto agreed =
-      with_call<C, std::uint16_t>(std::span<const std::uint16_t>(codes), std::span(codes), f, max{}, topology, limit);
+  // The other calls follow from the codes, and from this.
+  const auto what = mixed(mixed(hash(type_name<T>()), static_cast<std::uint64_t>(l.value_bits)), in.size());
+  const auto agreed = with_call<C, std::uint16_t>(std::span<const std::uint16_t>(codes), std::span(codes),
+                                                  compared<F>{f, f.comm, mixed(hash("integers"), what)}, max{}, topology, limit);
 
   std::vector<Word> words(in.size());
   std::size_t escaped = 0;
@@ -106,7 +126,7 @@ report run_as_integers(std::span<const T> in, std::span<T> out, const F& f, cons
   done.extra_bytes += words.size() * sizeof(Word) + 2 * codes.size() * sizeof(codes[0]) + rest.size() * sizeof(T);
   done.error_bound = std::ldexp(static_cast<double>(ranks), -l.bits_of_part(ranks));
   if (rest.empty()) return done;
-  const auto exact = with_call<C, T>(std::span<const T>(rest), std::span(rest), f, sum{}, topology, limit);
+  const auto exact = with_call<C, T>(std::span<const T>(rest), std::span(rest), f, sum{}, colocated{}, limit);
   add_cost(done, exact);
   done.seconds += exact.seconds;
   const auto* from = rest.data();
@@ -117,13 +137,17 @@ report run_as_integers(std::span<const T> in, std::span<T> out, const F& f, cons
   }
   return done;
 }
-template <class T, class F, class Topology, class... A>
-report with_integers(std::span<const T> in, std::span<T> out, const F& f, const Topology& topology, const deadline& limit,
-                     const A&... more) {
-  const std::tuple<const A&...> all(more...);
-  const auto& l = *pick<kind::arithmetic, T>(0, all).template loops<T, sum>();
+template <class T, class F, class Topology>
+report with_integers(std::span<const T> in, std::span<T> out, const F& f, const fixed_loops& l, const Topology& topology,
+                     const deadline& limit) {
   if (l.words == 2) return run_as_integers<std::int64_t>(in, out, f, l, topology, limit);
   return run_as_integers<std::int32_t>(in, out, f, l, topology, limit);
+}
+/// What the arithmetic of a call makes of its elements; null if they stay what they are.
+template <class T, class... A>
+const fixed_loops* integers_of(const A&... more) {
+  const std::tuple<const A&...> all(more...);
+  return pick<kind::arithmetic, T>(0, all).template loops<T, sum>();
 }
 
 }  // namespace omni::detail
