@@ -116,7 +116,7 @@ class wire {
   void take(const datagram& d) {
     if (d.to < first_device) return arrived_[d.to].push_back(d.bytes);
     switch_packet p;
-    std::memcpy(static_cast<void*>(&p), d.bytes.data(), std::min(d.bytes.size(), sizeof(p)));
+    std::copy_n(d.bytes.begin(), std::min(d.bytes.size(), sizeof(p)), reinterpret_cast<std::byte*>(&p));
     device(d.to - first_device).take(p, d.bytes.size(), d.from, 0, [&](std::uint64_t to, std::span<const std::byte> sent) {
       carry({d.to, to, {sent.begin(), sent.end()}});
     });
@@ -128,7 +128,7 @@ class wire {
     if (q.empty() || (address == cut_address_ && cut_after_ < 0)) return 0;
     const auto d = std::move(q.front());
     q.pop_front();
-    std::memcpy(static_cast<void*>(&to), d.data(), std::min(d.size(), sizeof(to)));
+    std::copy_n(d.begin(), std::min(d.size(), sizeof(to)), reinterpret_cast<std::byte*>(&to));
     return d.size();
   }
 
@@ -348,7 +348,8 @@ TEST_CASE("fabric: switches below a switch add as one does, whatever is lost bet
   std::uint64_t seed = 0;
   for (const weather bad : {weather{}, weather{.lost = 0.1}, weather{.twice = 0.2, .late = 0.2},
                             weather{.lost = 0.05, .twice = 0.05, .late = 0.05, .damaged = 0.05}})
-    for (const auto& [ranks, racks] : {std::pair{2, 2}, {5, 2}, {7, 3}}) {
+    for (const auto& job : {std::pair{2, 2}, {5, 2}, {7, 3}}) {
+      const int ranks = job.first, racks = job.second;
       CAPTURE(ranks);
       wire w(bad, {}, static_cast<std::uint32_t>(++seed), static_cast<std::size_t>(racks));
       CHECK(wrong_outputs<std::int32_t>(w, ranks, 30000, patterns::shape::uniform, seed, true, omni::sum{}) == 0);
