@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <omni/omni.hpp>
 #include <span>
 #include <stdexcept>
@@ -128,6 +130,29 @@ TEST_CASE("two levels: what cancels between hosts is null on all ranks") {
     CHECK(sum(hierarchical<omni::colocated, omni::colocated>{.group = 2}));
     CHECK(sum(hierarchical<omni::replicated, omni::ring>{.group = 2}));
   }
+}
+
+TEST_CASE("two levels: sums by a shared exponent have the same bits whatever the groups") {
+  constexpr std::size_t n = 50000;
+  std::vector<float> x(n);
+  for (std::size_t i = 0; i < n; ++i)
+    x[i] = i / 256 % 3 == 0 ? 0.0F : 0.1F * static_cast<float>((i * 7 + static_cast<std::size_t>(rank()) * 13) % 1001);
+  auto first = x, plain = x;
+  const auto r = omni::allreduce(MPI_COMM_WORLD, first, omni::colocated{}, omni::shared_exponent{});
+  for (const int group : {1, 2, 3}) {
+    auto y = x;
+    omni::allreduce(MPI_COMM_WORLD, y, omni::shared_exponent{}, hierarchical<omni::colocated, omni::colocated>{{}, {}, group});
+    CHECK(std::memcmp(y.data(), first.data(), n * sizeof(float)) == 0);
+    y = x;
+    omni::allreduce(MPI_COMM_WORLD, y, omni::shared_exponent{}, hierarchical<omni::replicated, omni::ring>{{}, {}, group});
+    CHECK(std::memcmp(y.data(), first.data(), n * sizeof(float)) == 0);
+  }
+  omni::allreduce(MPI_COMM_WORLD, plain);
+  const auto most = 100.1 * r.error_bound + 100.1 * size() * 1e-6;
+  CHECK(r.error_bound > 0);
+  std::size_t off = 0;
+  for (std::size_t i = 0; i < n; ++i) off += std::fabs(double{first[i]} - double{plain[i]}) <= most ? 0 : 1;
+  CHECK(off == 0);
 }
 
 TEST_CASE("two levels: many under way, on several communicators") {

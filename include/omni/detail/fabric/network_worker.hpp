@@ -145,6 +145,9 @@ class network_worker {
       awaited found{{}, "round " + std::to_string(lease_.rounds[s]) + " in slot " + std::to_string(s) + " of the switch"};
       for (std::size_t w = 0; w < lease_.members.size(); ++w)
         if (at.is_known && (at.seen >> w & 1U) == 0) found.peers.push_back(lease_.members[w]);
+      // Said here, too: they may answer whoever asks them without the switch.
+      for (std::size_t i = 0; i < found.peers.size(); ++i)
+        found.packet += (i == 0 ? ", which has not heard of rank " : ", ") + std::to_string(found.peers[i]);
       return found;
     }
     return {};
