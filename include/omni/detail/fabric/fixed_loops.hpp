@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstddef>
@@ -13,6 +14,7 @@
 
 #include "../../element.hpp"
 #include "../../operation.hpp"
+#include "../call/vectors.hpp"
 #include "switch_program.h"
 
 // Elements as integers that a switch can add, or take the least of.
@@ -139,9 +141,22 @@ struct shared_as_words {
   static constexpr bool wide = Bits > 32;
 
   static std::uint32_t code(const void* x, std::size_t n) {
-    bits largest = 0;
-    for (std::size_t i = 0; i < n; ++i)
-      largest = std::max(largest, static_cast<bits>(std::bit_cast<bits>(static_cast<A>(static_cast<const T*>(x)[i])) & magnitude));
+    // Magnitudes are positive as signed numbers, which vectors compare; so many at a time.
+    using number = std::make_signed_t<bits>;
+    constexpr std::size_t lanes = 16;
+    std::array<number, lanes> most_of{};
+    const auto* const from = static_cast<const T*>(x);
+    const auto take = [&](std::size_t i, std::size_t lane) {
+      const auto v = static_cast<number>(std::bit_cast<bits>(static_cast<A>(from[i])) & magnitude);
+      most_of[lane] = v > most_of[lane] ? v : most_of[lane];
+    };
+    run_wide([&] {
+      const auto whole = n - n % lanes;
+      for (std::size_t i = 0; i != whole; i += lanes)
+        for (std::size_t j = 0; j < lanes; ++j) take(i + j, j);
+      for (auto i = whole; i < n; ++i) take(i, 0);
+    });
+    const auto largest = static_cast<bits>(*std::max_element(most_of.begin(), most_of.end()));
     if (largest == 0) return 0;
     const auto most = std::bit_cast<A>(largest);
     if (!std::isfinite(most)) return table().no_code();
@@ -168,26 +183,30 @@ struct shared_as_words {
     } else {
       // To the nearest: the bits below the point are rounded away, those above are the lowest of the number.
       constexpr double point = 6755399441055744.0;  // 1.5 * 2^52
-      for (std::size_t i = 0; i < n; ++i) {
-        const auto t = static_cast<double>(static_cast<A>(from[i])) * p.first * p.second + point;
-        out[i] = static_cast<std::uint32_t>(std::bit_cast<std::uint64_t>(t));
-      }
+      run_wide([&] {
+        for_each_index<32>(n, [=](std::size_t i) {
+          const auto t = static_cast<double>(static_cast<A>(from[i])) * p.first * p.second + point;
+          out[i] = static_cast<std::uint32_t>(std::bit_cast<std::uint64_t>(t));
+        });
+      });
     }
   }
   static void from(const std::uint32_t* in, std::size_t n, std::uint32_t code, int workers, void* x) {
     auto* const out = static_cast<T*>(x);
     const power p(-exponent(code, workers));
-    for (std::size_t i = 0; i < n; ++i) {
-      double v = 0;
-      if constexpr (wide) {
-        std::int64_t whole = 0;
-        std::memcpy(&whole, in + 2 * i, sizeof(whole));
-        v = static_cast<double>(whole);
-      } else {
-        v = static_cast<std::int32_t>(in[i]);
-      }
-      out[i] = static_cast<T>(static_cast<A>(v * p.first * p.second));
-    }
+    run_wide([&] {
+      for_each_index<32>(n, [=](std::size_t i) {
+        double v = 0;
+        if constexpr (wide) {
+          std::int64_t whole = 0;
+          std::memcpy(&whole, in + 2 * i, sizeof(whole));
+          v = static_cast<double>(whole);
+        } else {
+          v = static_cast<std::int32_t>(in[i]);
+        }
+        out[i] = static_cast<T>(static_cast<A>(v * p.first * p.second));
+      });
+    });
   }
   static constexpr fixed_loops table() {
     fixed_loops l;

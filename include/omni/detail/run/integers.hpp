@@ -6,11 +6,10 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <span>
 #include <tuple>
 #include <type_traits>
-#include <vector>
+#include <utility>
 
 #include "../../block.hpp"
 #include "../../deadline.hpp"
@@ -23,7 +22,9 @@
 #include "../../topology/in_network.hpp"
 #include "../call/call.hpp"
 #include "../call/trace.hpp"
+#include "../detect/mark.hpp"
 #include "../fabric/fixed_loops.hpp"
+#include "../memory/workspace.hpp"
 #include "argument_checks.hpp"
 #include "arguments.hpp"
 
@@ -81,39 +82,58 @@ struct compared {
   }
 };
 
+/// Memory of the calls, kept.
+struct integer_state {
+  static constexpr std::size_t keep_bytes = std::size_t{256} << 20U;  ///< most of it is touched in each call
+  packet_buffers buffers;
+  template <class X>
+  [[nodiscard]] std::span<X> take(std::size_t n) {
+    return {reinterpret_cast<X*>(buffers.take(n * sizeof(X)).data()), n};
+  }
+  [[nodiscard]] std::size_t bytes() const { return buffers.bytes(); }
+};
+
 /// Runs the calls. The integers are those of shared_as_words, so their sum has the same bits whatever the topology.
 template <class Word, class T, class F, class Topology>
-report run_as_integers(std::span<const T> in, std::span<T> out, const F& f, const fixed_loops& l, const Topology& topology,
-                       const deadline& limit) {
+report run_as_integers(integer_state& state, std::span<const T> in, std::span<T> out, const F& f, const fixed_loops& l,
+                       const Topology& topology, const deadline& limit) {
   constexpr auto C = collective_kind::allreduce;
   constexpr std::size_t unit = 256;
-  expect_tensor(std::as_bytes(in), std::as_writable_bytes(out), sizeof(T));
   const int ranks = ranks_on(f.comm);
   const auto blocks = (in.size() + unit - 1) / unit;
   const auto range = [&](std::size_t b) { return block_range{b * unit, std::min(unit, in.size() - b * unit)}; };
-  std::vector<std::uint16_t> codes(blocks);
-  for (std::size_t b = 0; b < blocks; ++b) codes[b] = static_cast<std::uint16_t>(l.code(&in[b * unit], range(b).size));
-  const auto own = codes;
+  state.buffers.rewind();
+  const auto codes = state.take<std::uint16_t>(blocks), own = state.take<std::uint16_t>(blocks);
+  const null_element zeros;
+  for (std::size_t first = 0; first < blocks; first += 64) {
+    const auto n = std::min<std::size_t>(64 * unit, in.size() - first * unit);
+    const auto marked = mark_blocks(std::as_bytes(in.subspan(first * unit, n)).data(), n * sizeof(T), unit * sizeof(T), zeros);
+    for (auto b = first; b < std::min(first + 64, blocks); ++b)
+      codes[b] =
+          (marked >> (b - first) & 1U) != 0 ? static_cast<std::uint16_t>(l.code(&in[b * unit], range(b).size)) : std::uint16_t{0};
+  }
+  std::copy(codes.begin(), codes.end(), own.begin());
   // The other calls follow from the codes, and from this.
   const auto what = mixed(mixed(hash(type_name<T>()), static_cast<std::uint64_t>(l.value_bits)), in.size());
-  const auto agreed = with_call<C, std::uint16_t>(std::span<const std::uint16_t>(codes), std::span(codes),
+  const auto agreed = with_call<C, std::uint16_t>(std::span<const std::uint16_t>(codes), codes,
                                                   compared<F>{f, f.comm, mixed(hash("integers"), what)}, max{}, topology, limit);
 
-  std::vector<Word> words(in.size());
+  const auto words = state.take<Word>(in.size());
   std::size_t escaped = 0;
   for (std::size_t b = 0; b < blocks; ++b) {
-    if (codes[b] == l.no_code()) escaped += range(b).size;
-    else if (own[b] != 0)
-      l.to_fixed(&in[b * unit], range(b).size, codes[b], ranks, reinterpret_cast<std::uint32_t*>(&words[b * unit]));
+    const auto r = range(b);
+    if (codes[b] == l.no_code()) escaped += r.size;
+    if (own[b] != 0 && codes[b] != l.no_code())
+      l.to_fixed(&in[r.first], r.size, codes[b], ranks, reinterpret_cast<std::uint32_t*>(&words[r.first]));
+    else std::fill_n(&words[r.first], r.size, Word{});
   }
-  auto done = with_call<C, Word>(std::span<const Word>(words), std::span(words), f, sum{}, topology, fixed_blocks{unit}, limit);
-  std::vector<T> rest;
-  rest.reserve(escaped);
+  auto done = with_call<C, Word>(std::span<const Word>(words), words, f, sum{}, topology, fixed_blocks{unit}, limit);
+  const auto rest = state.take<T>(escaped);
+  auto* to = rest.data();
   for (std::size_t b = 0; b < blocks; ++b) {
     const auto r = range(b);
     if (codes[b] == l.no_code()) {
-      rest.insert(rest.end(), in.begin() + static_cast<std::ptrdiff_t>(r.first),
-                  in.begin() + static_cast<std::ptrdiff_t>(r.first + r.size));
+      to = std::copy_n(&in[r.first], r.size, to);
       ++done.escaped_blocks;
     } else if (codes[b] == 0) {
       std::fill_n(&out[r.first], r.size, T{});
@@ -123,25 +143,33 @@ report run_as_integers(std::span<const T> in, std::span<T> out, const F& f, cons
   }
   add_cost(done, agreed);
   done.seconds += agreed.seconds;
-  done.extra_bytes += words.size() * sizeof(Word) + 2 * codes.size() * sizeof(codes[0]) + rest.size() * sizeof(T);
   done.error_bound = std::ldexp(static_cast<double>(ranks), -l.bits_of_part(ranks));
-  if (rest.empty()) return done;
-  const auto exact = with_call<C, T>(std::span<const T>(rest), std::span(rest), f, sum{}, colocated{}, limit);
-  add_cost(done, exact);
-  done.seconds += exact.seconds;
-  const auto* from = rest.data();
-  for (std::size_t b = 0; b < blocks; ++b) {
-    if (codes[b] != l.no_code()) continue;
-    std::copy_n(from, range(b).size, &out[range(b).first]);
-    from += range(b).size;
+  if (!rest.empty()) {
+    const auto exact = with_call<C, T>(std::span<const T>(rest), rest, f, sum{}, colocated{}, limit);
+    add_cost(done, exact);
+    done.seconds += exact.seconds;
+    const auto* from = rest.data();
+    for (std::size_t b = 0; b < blocks; ++b) {
+      if (codes[b] != l.no_code()) continue;
+      std::copy_n(from, range(b).size, &out[range(b).first]);
+      from += range(b).size;
+    }
   }
+  done.extra_bytes += state.bytes();
   return done;
 }
 template <class T, class F, class Topology>
 report with_integers(std::span<const T> in, std::span<T> out, const F& f, const fixed_loops& l, const Topology& topology,
                      const deadline& limit) {
-  if (l.words == 2) return run_as_integers<std::int64_t>(in, out, f, l, topology, limit);
-  return run_as_integers<std::int32_t>(in, out, f, l, topology, limit);
+  expect_tensor(std::as_bytes(in), std::as_writable_bytes(out), sizeof(T));
+  borrowed<integer_state> state;
+  try {
+    if (l.words == 2) return run_as_integers<std::int64_t>(*state, in, out, f, l, topology, limit);
+    return run_as_integers<std::int32_t>(*state, in, out, f, l, topology, limit);
+  } catch (...) {
+    state.leak();  // messages that were given up may still be written to it
+    throw;
+  }
 }
 /// What the arithmetic of a call makes of its elements; null if they stay what they are.
 template <class T, class... A>
