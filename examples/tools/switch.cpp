@@ -26,6 +26,7 @@
 #include <random>
 #include <stdexcept>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "switch_maps.h"
@@ -96,7 +97,7 @@ int main(int argc, char** argv) {
     if (fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &room, sizeof(room)) != 0)
       static_cast<void>(setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &room, sizeof(room)));
     if (fd < 0 || bind(fd, reinterpret_cast<const sockaddr*>(&here), sizeof(here)) != 0)
-      throw std::runtime_error("cannot listen on " + listen + ": " + std::strerror(errno));
+      throw std::runtime_error("cannot listen on " + listen + ": " + std::system_category().message(errno));
     std::signal(SIGINT, [](int) { stopped = 1; });
     std::signal(SIGTERM, [](int) { stopped = 1; });
 

@@ -59,7 +59,7 @@ class text {
     std::array<char, 350> digits{};                                      // of the largest double
     const auto n = std::snprintf(digits.data(), digits.size(), how, x);  // NOLINT(cppcoreguidelines-pro-type-vararg)
     const std::string_view written(digits.data(), static_cast<std::size_t>(std::max(n, 0)));
-    const std::string_view point = std::localeconv()->decimal_point;  // as the program's locale writes it
+    const std::string_view point = std::localeconv()->decimal_point;  // NOLINT(concurrency-mt-unsafe): the locale's own
     const auto at = written.find(point);
     if (at == std::string_view::npos) return *this << written;
     return *this << written.substr(0, at) << "." << written.substr(at + point.size());

@@ -105,7 +105,7 @@ class basic_fabric {
 
   /// Makes a call one through the switch.
   [[nodiscard]] in_network way(detail::call& c) const {
-    const in_network t{std::make_shared<detail::switch_turn>(port_)};
+    in_network t{std::make_shared<detail::switch_turn>(port_)};
     detail::choose_topology(c, t);
     const auto& l = *c.fixed;
     for (const auto part : {int{l.op}, l.value_bits, l.code_bits})
@@ -247,7 +247,7 @@ class basic_fabric {
   static constexpr std::uint64_t silent = 1, apart = 2, refused = 16;
 
   std::conditional_t<is_transport, Comm*, Comm> comm_;
-  int rank_;
+  int rank_ = 0;
   std::shared_ptr<detail::switch_port> port_ = std::make_shared<detail::switch_port>();
   std::string why_not_;
 };
@@ -279,7 +279,7 @@ class fabric : private detail::switch_members, public basic_fabric<MPI_Comm> {
 
   using detail::switch_members::is_switch;
   /// Adds for the others until the fabric has gone on all of them. @return 0. @throws usage on a rank that is no switch; mpi_error.
-  int serve() const {
+  int serve() {
     if (!is_switch()) throw usage("omni: this rank is no switch; only switches serve");
     run();
     return 0;

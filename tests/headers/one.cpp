@@ -5,6 +5,7 @@
 
 #include <mpi.h>
 
+#include <omni/fabric.hpp>
 #include <omni/omni.hpp>
 #include <omni/transport/testing/lossy.hpp>
 #include <omni/transport/udp.hpp>

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #include <mpi.h>
 
+#include <omni/fabric.hpp>
 #include <omni/omni.hpp>
 #include <omni/transport/testing/lossy.hpp>
 #include <omni/transport/udp.hpp>

@@ -62,8 +62,8 @@ inline std::chrono::nanoseconds environment_limit() {
     if (value.empty()) return std::chrono::nanoseconds(0);
     const auto point = value.find('.');
     std::string digits(value.substr(0, point));
-    if (point != std::string_view::npos) {  // which the program's locale may write in another way
-      digits += std::localeconv()->decimal_point;
+    if (point != std::string_view::npos) {         // which the program's locale may write in another way
+      digits += std::localeconv()->decimal_point;  // NOLINT(concurrency-mt-unsafe)
       digits += value.substr(point + 1);
     }
     char* end = nullptr;

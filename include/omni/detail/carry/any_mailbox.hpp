@@ -79,9 +79,9 @@ class any_datagrams : public any_box {
 };
 
 /// Where a transport makes the box of an operation: a small one takes no memory from the heap.
-class mailbox_room {
+class mailbox_room {  // NOLINT(cppcoreguidelines-pro-type-member-init): the memory is for emplace()
  public:
-  mailbox_room() = default;  // NOLINT(cppcoreguidelines-pro-type-member-init): the memory is for emplace()
+  mailbox_room() = default;  // NOLINT(cppcoreguidelines-pro-type-member-init)
   mailbox_room(const mailbox_room&) = delete;
   mailbox_room(mailbox_room&&) = delete;
   mailbox_room& operator=(const mailbox_room&) = delete;

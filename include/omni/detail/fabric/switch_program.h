@@ -14,6 +14,7 @@
  * Of switches above switches, one below is a worker of the one above: it sends its sum up when all its workers have contributed, and
  * what comes down is the result. It has no timers: when the first of its workers asks for a result, the sum goes up again. */
 
+/* NOLINTBEGIN(modernize-*,readability-*,cppcoreguidelines-*): it is C, too */
 typedef unsigned char omni_u8;
 typedef unsigned short omni_u16;
 typedef unsigned int omni_u32;
@@ -303,3 +304,4 @@ OMNI_SWITCH_INLINE void omni_switch_reply(const struct omni_switch_slot* slot, s
     }
   }
 }
+/* NOLINTEND(modernize-*,readability-*,cppcoreguidelines-*) */

@@ -12,11 +12,11 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "../../error.hpp"
@@ -30,7 +30,7 @@ class udp_link final : public switch_link {
   /// @param where "host:port". @throws usage if that is no address.
   explicit udp_link(std::string_view where) {
     const auto colon = where.rfind(':');
-    if (colon == std::string_view::npos) throw usage(text() << "omni: a switch is at \"host:port\", not \"" << where << "\"");
+    if (colon == std::string_view::npos) throw usage(text() << R"(omni: a switch is at "host:port", not ")" << where << "\"");
     const std::string host(where.substr(0, colon)), port(where.substr(colon + 1));
     addrinfo wanted{};
     wanted.ai_family = AF_INET;
@@ -91,7 +91,7 @@ class udp_link final : public switch_link {
 
  private:
   [[noreturn]] static void fail(const char* what) {
-    throw error(text() << "omni: " << what << " failed: " << std::strerror(errno));
+    throw error(text() << "omni: " << what << " failed: " << std::system_category().message(errno));
   }
   int fd_ = -1;
   std::uint64_t where_ = 0;

@@ -37,7 +37,7 @@ std::unique_ptr<operation_base> make_operation(std::shared_ptr<any_transport> tr
 /// Cuts a communicator, and the parts of it that are cut further.
 template <class Topology>
 transport_levels levels_of(any_transport& transport, const Topology& t, bool may_block) {
-  const auto levels = transport.levels(t.group);
+  auto levels = transport.levels(t.group);
   const auto further = [&](any_transport& part, const auto& topology) {
     if constexpr (requires { topology.group; }) {
       while (!part.is_open()) {

@@ -218,4 +218,8 @@ void note_arithmetic(call& made, const A&... more) {
   }
 }
 
+/// Makes the call out of spans and the other arguments, and gives it to f (dispatch.hpp).
+template <collective_kind C, class T, class... A, class F>
+auto with_call(std::span<const T> in, std::span<T> out, const F& f, const A&... more);
+
 }  // namespace omni::detail

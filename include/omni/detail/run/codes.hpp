@@ -26,9 +26,6 @@
 
 namespace omni::detail {
 
-template <collective_kind C, class T, class... A, class F>
-auto with_call(std::span<const T> in, std::span<T> out, const F& f, const A&... more);
-
 /// Whether dedicated servers fold the calls by such a topology on these ranks.
 template <class Topology, class Comm>
 bool goes_to_servers(const Comm& comm) {

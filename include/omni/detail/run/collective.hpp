@@ -56,7 +56,8 @@ struct topology_traits {
 class collective : public operation_base {
  public:
   /// @param own the transport, of a call that may outlive the caller's.
-  collective(any_transport& transport, const call& c, const topology_traits& how, std::shared_ptr<any_transport> own = nullptr)
+  collective(any_transport& transport, const call& c, const topology_traits& how,  // NOLINT(modernize-pass-by-value)
+             std::shared_ptr<any_transport> own = nullptr)
       : own_(std::move(own)), transport_(transport), call_(c), how_(how), rank_(transport.rank()), ranks_(transport.size()) {
     if (ranks_ == 1) {
       if (call_.codec() != nullptr) call_.codec()->begin(0, 1, 0);

@@ -60,10 +60,10 @@ void open_plan(Transport& transport, const deadline& limit);
 
 /// Whether a group of tensors is one operation. What knows of one tensor only takes them one after the other.
 template <class Topology>
-constexpr bool takes_groups = false;
+inline constexpr bool takes_groups = false;
 template <class Topology>
 requires requires { Topology::takes_groups; }
-constexpr bool takes_groups<Topology> = Topology::takes_groups;
+inline constexpr bool takes_groups<Topology> = Topology::takes_groups;
 /// What a topology is where packets may be lost: with the transports of that kind (detail/slots/slots.hpp).
 template <class Topology>
 struct over_slots;

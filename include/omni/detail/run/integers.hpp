@@ -35,8 +35,6 @@ namespace omni::detail {
 
 template <class Comm>
 struct communicator;
-template <collective_kind C, class T, class... A, class F>
-auto with_call(std::span<const T> in, std::span<T> out, const F& f, const A&... more);
 
 /// Whether a call names an arithmetic that makes integers of floating-point numbers, and this is such a sum.
 template <collective_kind C, class T, class Op, class... A>

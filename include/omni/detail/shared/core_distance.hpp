@@ -92,7 +92,7 @@ class distance_probe {
   [[nodiscard]] std::atomic<std::uint32_t>& said_by(std::size_t rank) const { return segments_->at<line>(rank, control_).word; }
   /// Waits for a word of a rank; false if it does not come soon.
   template <class Condition>
-  bool await(std::size_t rank, const Condition& is_it) const {
+  [[nodiscard]] bool await(std::size_t rank, const Condition& is_it) const {
     const auto& word = said_by(rank);
     const auto until = clock::now() + most_wait;
     for (unsigned i = 1; !is_it(word.load(std::memory_order_acquire)); ++i)
