@@ -149,10 +149,7 @@ class simulation {
       l = leases_[w / rack_ * rack_];
     }
     l.worker = static_cast<int>(w % rack_);
-    auto question = omni::detail::control_packet(omni_switch_join);
-    question.header.job = l.job;
-    question.header.key = l.key;
-    question.header.worker = static_cast<omni_u8>(l.worker);
+    const auto question = omni::detail::job_packet(omni_switch_join, l.job, l.key, static_cast<unsigned>(l.worker));
     if (ask(w, question).kind != omni_switch_joined) throw std::runtime_error("a worker cannot join");
   }
 

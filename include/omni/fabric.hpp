@@ -197,10 +197,7 @@ class basic_fabric {
     l.lanes = told[lanes];
     l.rounds.assign(std::min<std::uint64_t>(~told[less_slots], slots), 0);
     if (told[state] == 0) {
-      auto question = detail::control_packet(omni_switch_join);
-      question.header.job = l.job;
-      question.header.key = l.key;
-      question.header.worker = static_cast<omni_u8>(l.worker);
+      const auto question = detail::job_packet(omni_switch_join, l.job, l.key, static_cast<unsigned>(l.worker));
       detail::switch_packet answer;
       const bool sound = l.pairs >= OMNI_SWITCH_CHUNK && l.pairs <= OMNI_SWITCH_PAIRS / OMNI_SWITCH_LANES &&
                          l.pairs % OMNI_SWITCH_CHUNK == 0 && l.lanes >= 1 && l.lanes <= OMNI_SWITCH_LANES && !l.rounds.empty();
@@ -234,10 +231,8 @@ class basic_fabric {
   void end() noexcept {
     try {
       if (port_->lease.key == 0) return;
-      auto bye = detail::control_packet(omni_switch_leave);
-      bye.header.job = port_->lease.job;
-      bye.header.key = port_->lease.key;
-      bye.header.worker = static_cast<omni_u8>(port_->lease.worker);
+      const auto& l = port_->lease;
+      auto bye = detail::job_packet(omni_switch_leave, l.job, l.key, static_cast<unsigned>(l.worker));
       bye.seal(0);
       for (int i = 0; i < 3; ++i) port_->link->send(bye.view(0));
     } catch (...) {  // NOLINT(bugprone-empty-catch): the lease runs out

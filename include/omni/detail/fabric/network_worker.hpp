@@ -122,10 +122,7 @@ class network_worker {
     // A switch that has been started anew, or whose lease is over, does not know the job: it says so when it is asked.
     if (silent && now - joined_ > 1) {
       joined_ = now;
-      auto p = control_packet(omni_switch_join);
-      p.header.job = lease_.job;
-      p.header.key = lease_.key;
-      p.header.worker = static_cast<omni_u8>(lease_.worker);
+      auto p = job_packet(omni_switch_join, lease_.job, lease_.key, static_cast<unsigned>(lease_.worker));
       p.seal(0);
       send(p.view(0));
     }

@@ -166,11 +166,7 @@ class switch_leases {
     send_sealed(p, settings_.above, send);
   }
   static switch_packet of_above(omni_switch_kind kind, const omni_switch_job& j) {
-    auto p = control_packet(kind);
-    p.header.job = j.above_job;
-    p.header.key = j.above_key;
-    p.header.worker = static_cast<omni_u8>(j.above_worker);
-    return p;
+    return job_packet(kind, j.above_job, j.above_key, j.above_worker);
   }
   void take_from_above(const switch_packet& p, const send_function& send) {
     const auto& h = p.header;

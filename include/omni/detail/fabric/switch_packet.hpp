@@ -63,6 +63,15 @@ inline switch_packet control_packet(omni_switch_kind kind, std::initializer_list
   return p;
 }
 
+/// One of a worker of a job.
+inline switch_packet job_packet(omni_switch_kind kind, unsigned job, std::uint32_t key, unsigned worker) {
+  auto p = control_packet(kind);
+  p.header.job = static_cast<omni_u16>(job);
+  p.header.key = key;
+  p.header.worker = static_cast<omni_u8>(worker);
+  return p;
+}
+
 /// The way to a switch. Datagrams may be lost, come twice, late, or damaged.
 class switch_link {
  public:

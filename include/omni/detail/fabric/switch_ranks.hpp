@@ -162,17 +162,6 @@ inline void run_switch(MPI_Comm comm, int rank, const switch_places& at) {
   outbox.finish();
 }
 
-inline int rank_in(MPI_Comm comm) {
-  int r = 0;
-  check(MPI_Comm_rank(comm, &r), "MPI_Comm_rank");
-  return r;
-}
-inline int size_of(MPI_Comm comm) {
-  int n = 0;
-  check(MPI_Comm_size(comm, &n), "MPI_Comm_size");
-  return n;
-}
-
 /// What a fabric has beside its workers' communicator where ranks are switches; nothing else.
 class switch_members {
  public:

@@ -24,6 +24,18 @@ inline void check(int code, const char* routine) {
   throw mpi_error(routine, code, error_class, std::string(text.data(), static_cast<std::size_t>(length)));
 }
 
+/// This rank in a communicator, and how many there are.
+inline int rank_in(MPI_Comm comm) {
+  int r = 0;
+  check(MPI_Comm_rank(comm, &r), "MPI_Comm_rank");
+  return r;
+}
+inline int size_of(MPI_Comm comm) {
+  int n = 0;
+  check(MPI_Comm_size(comm, &n), "MPI_Comm_size");
+  return n;
+}
+
 /// The one place where a size becomes MPI's int count.
 inline int mpi_count(std::size_t n) {
   if (n > static_cast<std::size_t>(std::numeric_limits<int>::max()))

@@ -30,14 +30,14 @@ class mpi_roll_call {
       int none = 0;
       check(MPI_Recv(&none, 0, MPI_INT, status.MPI_SOURCE, tag, comm, MPI_STATUS_IGNORE), "MPI_Recv");
       called_ = true;
-      if (here_.empty()) here_.resize(static_cast<std::size_t>(size(comm)), false);
+      if (here_.empty()) here_.resize(static_cast<std::size_t>(size_of(comm)), false);
       here_[static_cast<std::size_t>(status.MPI_SOURCE)] = true;
     }
   }
   /// Tells all others, once.
   void answer(MPI_Comm comm) {
     if (std::exchange(told_, true)) return;
-    const int ranks = size(comm), mine = rank(comm);
+    const int ranks = size_of(comm), mine = rank_in(comm);
     for (int r = 0; r < ranks; ++r) {
       if (r == mine) continue;
       // Empty and eager: there is nothing to wait for, and it may be that nobody receives it.
@@ -61,20 +61,10 @@ class mpi_roll_call {
  private:
   static constexpr int tag = 32767;  // above those of calls
 
-  static int size(MPI_Comm comm) {
-    int n = 0;
-    check(MPI_Comm_size(comm, &n), "MPI_Comm_size");
-    return n;
-  }
-  static int rank(MPI_Comm comm) {
-    int r = 0;
-    check(MPI_Comm_rank(comm, &r), "MPI_Comm_rank");
-    return r;
-  }
   std::vector<int> who_is_missing(MPI_Comm comm) {
     static_cast<void>(is_called(comm));
     std::vector<int> missing;
-    const int ranks = size(comm), mine = rank(comm);
+    const int ranks = size_of(comm), mine = rank_in(comm);
     for (int r = 0; r < ranks; ++r)
       if (r != mine && (here_.empty() || !here_[static_cast<std::size_t>(r)])) missing.push_back(r);
     return missing;

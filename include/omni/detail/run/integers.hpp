@@ -107,13 +107,12 @@ report run_as_integers(integer_state& state, std::span<const T> in, std::span<T>
     const auto n = std::min<std::size_t>(64 * unit, in.size() - first * unit);
     const auto marked = mark_blocks(std::as_bytes(in.subspan(first * unit, n)).data(), n * sizeof(T), unit * sizeof(T), zeros);
     for (auto b = first; b < std::min(first + 64, blocks); ++b)
-      codes[b] =
+      own[b] =
           (marked >> (b - first) & 1U) != 0 ? static_cast<std::uint16_t>(l.code(&in[b * unit], range(b).size)) : std::uint16_t{0};
   }
-  std::copy(codes.begin(), codes.end(), own.begin());
   // The other calls follow from the codes, and from this.
   const auto what = mixed(mixed(hash(type_name<T>()), static_cast<std::uint64_t>(l.value_bits)), in.size());
-  const auto agreed = with_call<C, std::uint16_t>(std::span<const std::uint16_t>(codes), codes,
+  const auto agreed = with_call<C, std::uint16_t>(std::span<const std::uint16_t>(own), codes,
                                                   compared<F>{f, f.comm, mixed(hash("integers"), what)}, max{}, topology, limit);
 
   const auto words = state.take<Word>(in.size());

@@ -32,11 +32,7 @@ template <class Comm>
 requires std::is_convertible_v<const Comm&, MPI_Comm>
 struct communicator<Comm> {
   static MPI_Comm handle(const Comm& comm) { return static_cast<MPI_Comm>(comm); }
-  static int size(const Comm& comm) {
-    int n = 0;
-    check(MPI_Comm_size(handle(comm), &n), "MPI_Comm_size");
-    return n;
-  }
+  static int size(const Comm& comm) { return size_of(handle(comm)); }
   static calibration calibrate(const Comm& comm) { return calibrate_on(handle(comm)); }
   static void open_plan(const Comm& comm, const deadline& limit) { open_plan_on(handle(comm), limit); }
   /// Notes how MPI itself reduces what the call does, if it does.
