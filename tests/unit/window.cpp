@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <numeric>
 #include <omni/detail/shared/shared_memory.hpp>
 #include <omni/omni.hpp>
@@ -102,6 +103,43 @@ TEST_CASE("shared memory: what ran, and that packets lay in it") {
     if (small[9] == 3 && large[599999] == 3 && blocks[2999999] == 3) ++checked;
   });
   CHECK(checked == 21);
+}
+
+TEST_CASE("shared memory: runs of blocks that are mostly not null go whole, with the same bits, and others do not") {
+  constexpr std::size_t block = 256, blocks = 3000, n = block * blocks - 100;  // the last block is shorter
+  for (const int ranks : {2, 3}) {
+    // Long stretches of one density each. Dense ones have zeros of both signs, which a fold must not lose.
+    std::vector<std::vector<float>> in(static_cast<std::size_t>(ranks), std::vector<float>(n));
+    std::vector<std::size_t> not_null(in.size());
+    for (std::size_t r = 0; r < in.size(); ++r) {
+      auto g = patterns::make_generator(20261125, static_cast<int>(r));
+      for (std::size_t b = 0; b < blocks; ++b) {
+        constexpr std::array<unsigned, 6> percent{100, 75, 3, 50, 100, 0};
+        if (g() % 100 >= percent[b / (blocks / percent.size())]) continue;
+        ++not_null[r];
+        for (std::size_t i = b * block; i < std::min(n, (b + 1) * block); ++i)
+          in[r][i] = g() % 4 == 0 ? -0.0F : g() % 3 == 0 ? 0.0F : static_cast<float>(g() % 1000) / 7.0F;
+        in[r][b * block] = -0.0F;
+      }
+    }
+    std::vector<float> expected(n);
+    for (std::size_t i = 0; i < n; ++i) {
+      expected[i] = in[0][i];
+      for (std::size_t r = 1; r < in.size(); ++r) expected[i] += in[r][i];
+    }
+    std::atomic<int> right = 0;
+    sharing::run(ranks, [&](sharing& comm) {
+      const auto me = static_cast<std::size_t>(comm.rank());
+      std::vector<float> whole(n, 7), marked(n, 7);
+      const auto same = [&](const std::vector<float>& x) { return std::memcmp(x.data(), expected.data(), n * sizeof(float)) == 0; };
+      const auto a = omni::allreduce(comm, in[me], whole);
+      // What a detector of the caller's calls null stays so.
+      const auto b = omni::allreduce(comm, in[me], marked, omni::scalar_detector{});
+      right += same(whole) && a.blocks_sent > not_null[me] + blocks / 20 && a.blocks_sent < not_null[me] + blocks / 5 ? 1 : 0;
+      right += same(marked) && b.blocks_sent == not_null[me] ? 1 : 0;
+    });
+    CHECK(right == 2 * ranks);
+  }
 }
 
 TEST_CASE("shared memory: the packets of key-value tensors lie in it") {

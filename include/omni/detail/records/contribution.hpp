@@ -74,13 +74,13 @@ class contribution {
                : room.subspan(elements(c, mine, parts).first * c.element_bytes());  // nobody else reads this rank's own there
   }
 
-  /// Folds one of `parts` parts of the blocks that are not null on some rank, in the order of the ranks, into the output and,
-  /// unless it is the only part, packed into `room`; how many bytes that takes. What this rank has of its part is in the input.
+  /// Folds the part of rank `mine`, this one, of `parts` parts of the blocks that are not null on some rank, or all, if there is
+  /// only one, in the order of the ranks, into the output and, of several, packed into `room`; how many bytes that takes.
   static std::size_t fold_part(const call& c, contributions all, std::size_t mine, std::size_t parts, std::span<std::byte> room,
                                stores how, report& r) {
     expect_lengths(c, all);
     if (parts == 1 && !is_sparse(c)) {
-      fold_all(c, all);
+      fold_all(c, all, mine);
       r.union_blocks = c.blocks();
       return 0;
     }
@@ -89,7 +89,8 @@ class contribution {
     auto& at = lent->at;
     auto& masks = lent->masks;
     const auto element = c.element_bytes();
-    const auto is_kept = [&](std::size_t rank) { return parts != 1 && rank == mine; };
+    // This rank's own come from its input, which is in a nearer cache than what it has written for the others.
+    const auto from = [&](std::size_t rank) { return rank == mine ? c.in.data() : all[rank].data(); };
     std::size_t packed = 0;
     // `sources` are where the run begins.
     const auto fold_run = [&](block_range run, bool from_identity) {
@@ -108,8 +109,7 @@ class contribution {
       const auto run = elements(c, mine, parts);
       r.union_blocks = c.blocks();
       sources.clear();
-      for (std::size_t rank = 0; rank < all.size(); ++rank)
-        sources.push_back((is_kept(rank) ? c.in.data() : all[rank].data()) + run.first * element);
+      for (std::size_t rank = 0; rank < all.size(); ++rank) sources.push_back(from(rank) + run.first * element);
       fold_run(run, false);
       return packed;
     }
@@ -136,14 +136,14 @@ class contribution {
         sources.clear();
         for (std::size_t rank = 0; rank < all.size(); ++rank) {
           if ((masks[rank] >> b & 1U) == 0) continue;
-          if (is_kept(rank)) {
-            sources.push_back(c.in.data() + run.first * element);
+          if (rank == mine) {
+            sources.push_back(from(rank) + run.first * element);
             continue;
           }
           const auto before = masks[rank] & ~own.of(rank, first) & ones(b);
-          const auto from = at[rank] + static_cast<std::size_t>(std::popcount(before)) * block_bytes;
-          expect(from <= all[rank].size() && all[rank].size() - from >= run.size * element, rank);
-          sources.push_back(all[rank].data() + from);
+          const auto begin = at[rank] + static_cast<std::size_t>(std::popcount(before)) * block_bytes;
+          expect(begin <= all[rank].size() && all[rank].size() - begin >= run.size * element, rank);
+          sources.push_back(from(rank) + begin);
         }
         fold_run(run, sources.size() < all.size());
         any &= ~(ones(n) << b);
@@ -193,11 +193,12 @@ class contribution {
   static constexpr std::size_t line = 64;  // of a cache
 
   // The smallest tensors, of so few ranks: no detours.
-  static void fold_all(const call& c, contributions all) {
+  static void fold_all(const call& c, contributions all, std::size_t mine) {
     constexpr std::size_t most = 64;
     std::array<const void*, most> sources;  // NOLINT(cppcoreguidelines-pro-type-member-init): those that there are
     expect(all.size() <= most, 0);
     for (std::size_t rank = 0; rank < all.size(); ++rank) sources[rank] = all[rank].data();
+    sources[mine] = c.in.data();
     c.fold(std::span<const void* const>(sources).first(all.size()), false, c.out.data(), c.size());
   }
   static std::size_t write_dense(const call& c, std::size_t mine, std::size_t parts, std::span<std::byte> to, stores how,

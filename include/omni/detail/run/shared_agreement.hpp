@@ -176,8 +176,7 @@ class shared_agreement {
     auto folded = std::size_t{0}, heard = folded;
     for (std::size_t k = 0; k < n; ++k) heard += k == mine ? 0 : told(k);
     r.blocks_total = c.blocks();
-    timed(c, r.fold_seconds,
-          [&] { folded = contribution::fold_part(c, all, by_all_ ? 0 : mine, parts, room_, window_->how_to_store(), r); });
+    timed(c, r.fold_seconds, [&] { folded = contribution::fold_part(c, all, mine, parts, room_, window_->how_to_store(), r); });
     if (!by_all_) window_->records().tell_folded(number_, room_.first(folded));
     r.extra_bytes = told(mine) + folded;
     r.topology = by_all_ ? "replicated" : "colocated";

@@ -36,7 +36,7 @@ struct stream_options {
   [[nodiscard]] std::optional<packet_limits> limits_within(std::size_t room, std::size_t streams, int most,
                                                            std::size_t largest_block_bytes, stores how) const {
     // What is under way stays in the second cache, beside the tensor; unless it goes past the caches.
-    const std::size_t preferred = std::size_t{how == stores::streams ? 128U : 32U} << 10U;
+    const std::size_t preferred = std::size_t{how == stores::streams ? 128U : 64U} << 10U;
     constexpr std::size_t cached = std::size_t{256} << 10U;
     constexpr std::size_t least = 2048;
     const auto share = room / streams;

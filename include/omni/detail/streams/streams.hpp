@@ -47,6 +47,7 @@ class stream_engine : lent_state<stream_state>, public stream_exchange {
     size_packets(options, transport.preferred_packet_bytes(), call.largest_block() * std::max(element_, result_) + header,
                  call.shares);
     packs_ = call.packs_over(shares_);
+    if (shares_ && !packs_) scan_.take_whole_runs();
     mine_ = call.sign(name, limits_.packet_bytes, limits_.window);
     if (served()) {  // a server has to know
       mine_.packet_bytes = limits_.packet_bytes;
