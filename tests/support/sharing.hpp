@@ -47,9 +47,11 @@ class sharing {
       segments.emplace_back(static_cast<std::byte*>(std::align(64, size, at, space)), size);
       window::prepare(segments.back(), ranks);
     }
-    // Packets are filled by each kind of stores.
-    omni::detail::core_distance cores{100e-9, 1e9, {1, 1, 1}};
-    cores.exchange[static_cast<std::size_t>(ranks) % omni::detail::kinds_of_stores] = 0.5;
+    // Packets are filled by each kind of stores; past the caches by cores that lie far apart.
+    const auto how = static_cast<std::size_t>(ranks) % omni::detail::kinds_of_stores;
+    const bool far = how == static_cast<std::size_t>(omni::detail::stores::streams);
+    omni::detail::core_distance cores{far ? 400e-9 : 100e-9, 1e9, {2e-6, 2e-6, 2e-6}};
+    cores.exchange[how] = 1e-6;
     omni::transport::threads::run(ranks, [&](omni::transport::threads& inner) {
       const int rank = inner.rank();
       auto mine = std::make_unique<group>();

@@ -18,8 +18,8 @@ namespace omni {
 
 /// Topology: the default. Never much slower than the best dense algorithm, faster wherever there are zeros.
 ///
-/// Where all ranks share memory: the owner streams, replicated for two ranks, else colocated; up to 2 MiB what each rank
-/// contributes is one record (is_recorded(), is_too_dense()). Else:
+/// Where all ranks share memory: what each rank contributes is one record up to 2 MiB (is_recorded(), is_too_dense()), above it goes
+/// piece by piece; the owner streams, replicated for two ranks, else colocated, for what neither can do. Else:
 ///
 /// | tensor | runs |
 /// | --- | --- |
@@ -57,10 +57,9 @@ struct automatic {
   [[nodiscard]] static constexpr bool is_recorded(std::size_t bytes, int ranks) {
     return ranks <= most_sharing_ranks && bytes <= detail::record_sizes::most_bytes(ranks);
   }
-  /// Unless some rank's tensor is dense, and so large that its records would not stay in the second cache, or that a slow window
-  /// would cost more than MPI's.
+  /// Unless some rank's tensor is dense, and a slow window would cost more than MPI's.
   [[nodiscard]] static constexpr bool is_too_dense(std::size_t bytes, double density, bool slow_window) {
-    return bytes > std::size_t{slow_window ? 64U : 1024U} << 10U && density > 0.9;
+    return slow_window && bytes > std::size_t{64} << 10U && density > 0.9;
   }
   /// Whether every rank then folds all of them: one latency, for the work of N ranks. Else each folds a part, and reads those of
   /// the others.

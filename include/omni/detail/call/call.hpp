@@ -117,6 +117,8 @@ class call {
     loops_->mark_ahead(policies_, all, n, block, marks);
   }
   [[nodiscard]] const null_element& null() const { return null_; }
+  /// Whether a block that is marked null is so to the bit, for the library has looked: sending it changes nothing.
+  [[nodiscard]] bool is_seen_exactly() const { return skips() && loops_->mark == nullptr && !elsewhere_ && !codec_ && !gathers(); }
   /// Makes n elements null.
   void clear_elements(std::byte* to, std::size_t n) const { fill(to, n * element_bytes(), null_); }
   /// What one rank alone has to do.
@@ -336,6 +338,13 @@ class call {
     made.native = native;
     made.fixed = fixed;
     return made;
+  }
+  /// Whether it is one tensor as the caller has it, in blocks of one size.
+  [[nodiscard]] bool is_plain() const { return is_plain_ && !view_ && !codec_; }
+  /// Of such a call, n elements from `first` on. It lives no longer than this one.
+  [[nodiscard]] call piece(std::size_t first, std::size_t n) const {
+    const auto e = element_bytes();
+    return {*loops_, policies_, in.subspan(first * e, n * e), out.subspan(first * e, n * e)};
   }
   /// For n elements from `first` on, in place in the output.
   [[nodiscard]] call part(std::size_t first, std::size_t n) const {

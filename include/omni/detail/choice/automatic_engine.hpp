@@ -15,6 +15,7 @@
 #include "../call/selection_context.hpp"
 #include "../carry/agreed.hpp"
 #include "../levels/hierarchical_engine.hpp"
+#include "../records/piecewise_engine.hpp"
 #include "../ring/ring_engine.hpp"
 #include "../streams/streams.hpp"
 
@@ -128,8 +129,8 @@ class native_engine {
 }  // namespace detail
 
 /// Runs what follows from the size and from the density that the ranks have agreed on.
-class automatic::engine : public detail::chosen_engine<detail::stream_engine, detail::ring_engine, detail::native_engine,
-                                                       detail::hierarchical_engine<automatic, automatic>> {
+class automatic::engine : public detail::chosen_engine<detail::stream_engine, detail::piecewise_engine, detail::ring_engine,
+                                                       detail::native_engine, detail::hierarchical_engine<automatic, automatic>> {
  public:
   engine(const automatic& t, const detail::call& c, detail::any_transport& transport, detail::any_mailbox& messages) {
     using detail::algorithm;
@@ -145,6 +146,10 @@ class automatic::engine : public detail::chosen_engine<detail::stream_engine, de
         emplace<detail::ring_engine>(ring{}, c, transport, messages);
         return;
       case algorithm::streams:
+        if (here.forced == detail::preset::automatic && detail::piecewise_engine::suits(c, transport, messages)) {
+          emplace<detail::piecewise_engine>(c, transport, messages);
+          return;
+        }
         const bool reduces_for_all = c.kind == detail::collective_kind::allreduce;
         const auto owners = detail::owners_of_streams(here, c);
         const bool by_all = reduces_for_all && owners == detail::ownership::replicated;

@@ -16,6 +16,7 @@
 #include "../../report.hpp"
 #include "../call/call.hpp"
 #include "../deal/owned_blocks.hpp"
+#include "../detect/whole_runs.hpp"
 #include "../memory/copy.hpp"
 
 // What one rank has to say of a tensor in one piece: a bit for each block, and the blocks that are not null; or all elements, where
@@ -46,16 +47,26 @@ class contribution {
     lent_scratch lent;
     const auto& own = lent->owned_by(owners_of(c, parts), blocks);
     auto at = head(c);
+    // Copied while they are in the first cache.
+    const auto together = std::bit_floor(std::clamp<std::size_t>((std::size_t{32} << 10U) / (block * c.element_bytes()), 1, 64));
+    whole_runs whole(c.is_seen_exactly(), 90);
     for (std::size_t first = 0; first < blocks; first += 64) {
-      const auto elements = std::min(64 * block, c.size() - first * block);
-      const std::uint64_t mask = c.mark(c.input(first), elements, block) & ones(std::min<std::size_t>(64, blocks - first));
+      std::uint64_t mask = 0;
+      for (std::size_t from = 0; from < std::min<std::size_t>(64, blocks - first); from += together) {
+        const auto here = std::min(together, blocks - first - from);
+        const auto taken = whole.taken(here, [&](std::size_t i, std::size_t n) {
+          const auto b = first + from + i;
+          return c.mark(c.input(b), c.range(b, n).size, block) & ones(n);
+        });
+        mask |= taken << from;
+        for_each_run(taken << from & ~own.of(mine, first), [&](std::size_t b, std::size_t n) {
+          const auto bytes = c.range(first + b, n).size * c.element_bytes();
+          copy_out(to.data() + at, c.input(first + b), bytes, how);
+          at += bytes;
+        });
+      }
       std::memcpy(to.data() + first / 8, &mask, sizeof(mask));
       r.blocks_sent += static_cast<std::size_t>(std::popcount(mask));
-      for_each_run(mask & ~own.of(mine, first), [&](std::size_t b, std::size_t n) {
-        const auto bytes = c.range(first + b, n).size * c.element_bytes();
-        copy_out(to.data() + at, c.input(first + b), bytes, how);
-        at += bytes;
-      });
       if (!c.in_place())
         for_each_run(~mask & ones(std::min<std::size_t>(64, blocks - first)),
                      [&](std::size_t b, std::size_t n) { c.clear(first + b, n); });

@@ -22,7 +22,7 @@ namespace omni::detail {
 /// run on from call to call, so nothing is ever reset; calls use the packets one after the other.
 class shared_packets {
  public:
-  static constexpr std::size_t most_bytes = std::size_t{2} << 20U;  ///< of a rank's packets
+  static constexpr std::size_t most_bytes = (std::size_t{2} << 20U) + (std::size_t{64} << 10U);  ///< of a rank's packets
   static constexpr unsigned streams = 2;
   static constexpr int in_flight = 16;  ///< packets of a stream to one peer, at most
 

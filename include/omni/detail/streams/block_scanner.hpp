@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "../call/call.hpp"
+#include "../detect/whole_runs.hpp"
 
 namespace omni::detail {
 
@@ -20,12 +21,8 @@ class block_scanner {
   /// `call` is the engine's, which lives as long.
   explicit block_scanner(const call& call) : call_(&call), blocks_(call.blocks()) {}
 
-  /// Where blocks only go through memory: runs in which many blocks are not null are taken whole. Copying and folding a null block
-  /// then costs less than leaving it out, which breaks up long copies; the sum has the same bits.
-  void take_whole_runs() {
-    takes_whole_ = call_->skips() && call_->loops().mark == nullptr && call_->elsewhere() == nullptr && call_->codec() == nullptr &&
-                   !call_->gathers();
-  }
+  /// Blocks only go through memory.
+  void take_whole_runs() { whole_ = whole_runs(call_->is_seen_exactly(), 40); }
 
   [[nodiscard]] std::size_t blocks() const { return blocks_; }
   /// Whether something was found that is not packed yet.
@@ -62,10 +59,12 @@ class block_scanner {
       n = std::clamp<std::size_t>(run_bytes / (block * call_->element_bytes()), 1, 64);
       n = call_->together(scanned_, std::min(n, blocks_ - scanned_));
       const auto elements = call_->range(scanned_, n).size;
-      found_ = takes_whole_ ? marked_or_whole(elements, block) : marked(elements, block);
+      found_ = whole_.taken((elements + block - 1) / block, [&](std::size_t i, std::size_t k) {
+        return marked(i, std::min(k * block, elements - i * block), block);
+      });
     } else {
       const auto block = call_->range(scanned_).size;
-      found_ = marked(block, block);
+      found_ = marked(0, block, block);
     }
     run_first_ = scanned_;
     scanned_ += n;
@@ -79,33 +78,9 @@ class block_scanner {
   // Elements of every block but the last: largest() may be more than any has, uniform() more than the tensor has.
   [[nodiscard]] std::size_t equal_block() const { return std::min(call_->uniform_block(), call_->largest_block()); }
 
-  // Of the n elements of the next run.
-  [[nodiscard]] std::uint64_t marked(std::size_t n, std::size_t block) const {
-    return n == 0 ? 0 : call_->mark_run(scanned_, n, block);
-  }
-  // Of the next run, of n elements: all blocks, if many are not null. After two such runs in a row only some are looked at, others
-  // in each.
-  std::uint64_t marked_or_whole(std::size_t n, std::size_t block) {
-    constexpr std::size_t step = 8;
-    const auto blocks = (n + block - 1) / block;
-    const auto many = [](std::uint64_t found, std::size_t of) {
-      return static_cast<std::size_t>(std::popcount(found)) * 5 >= of * 2;
-    };
-    if (blocks < step) return marked(n, block);  // of large blocks, which are long copies
-    const auto all = ~std::uint64_t{0} >> (64 - blocks);
-    if (whole_ >= 2) {
-      std::uint64_t found = 0;
-      std::size_t looked_at = 0;
-      for (auto i = whole_ % step; i < blocks; i += step, ++looked_at)
-        found |= call_->mark_run(scanned_ + i, std::min(block, n - i * block), block) << i;
-      if (many(found, looked_at)) {
-        ++whole_;
-        return all;
-      }
-    }
-    const auto found = marked(n, block);
-    whole_ = many(found, blocks) ? whole_ + 1 : 0;
-    return whole_ != 0 ? all : found;
+  // Of n elements from block i of the next run on.
+  [[nodiscard]] std::uint64_t marked(std::size_t i, std::size_t n, std::size_t block) const {
+    return n == 0 ? 0 : call_->mark_run(scanned_ + i, n, block);
   }
   // Takes up to 64 blocks' marks from those that the detector has found in advance. How many.
   std::size_t take_from(std::vector<std::uint64_t>& marks) {
@@ -133,11 +108,10 @@ class block_scanner {
 
   const call* call_;
   std::size_t blocks_;
-  std::size_t scanned_ = 0;                      // blocks below have been looked at
-  std::size_t run_first_ = 0;                    // of the run last looked at
-  std::uint64_t found_ = 0;                      // its blocks that are not packed yet
-  bool takes_whole_ = false;                     // runs of which much is not null
-  std::size_t whole_ = 0;                        // of those that were, in a row
+  std::size_t scanned_ = 0;    // blocks below have been looked at
+  std::size_t run_first_ = 0;  // of the run last looked at
+  std::uint64_t found_ = 0;    // its blocks that are not packed yet
+  whole_runs whole_{false, 100};
   std::size_t ahead_first_ = 0, ahead_end_ = 0;  // of what the detector has looked at in advance
 };
 

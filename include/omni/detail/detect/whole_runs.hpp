@@ -1,0 +1,49 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+
+namespace omni::detail {
+
+/// Which blocks of a run are taken: those that are not null; or all, where many are not. For blocks that only go through memory:
+/// copying and folding a null block then costs less than leaving it out, which breaks up long copies, and less than looking at all.
+class whole_runs {
+ public:
+  /// `percent` of a run's blocks are many; none are, unless null blocks may be taken, too. (The sum has the same bits.)
+  whole_runs(bool may, unsigned percent) : may_(may), percent_(percent) {}
+
+  /// A bit for each of up to 64 blocks. `look(i, n)`: the marks of n of them from number i on.
+  template <class Look>
+  [[nodiscard]] std::uint64_t taken(std::size_t blocks, const Look& look) {
+    if (!may_ || blocks < step) return look(0, blocks);  // large blocks are long copies
+    const auto all = ~std::uint64_t{0} >> (64 - blocks);
+    // After two in a row that were taken whole, only an eighth of the blocks is looked at, others in each.
+    if (in_a_row_ >= 2) {
+      std::uint64_t found = 0;
+      std::size_t looked_at = 0;
+      for (auto i = in_a_row_ % step; i < blocks; i += step, ++looked_at) found |= look(i, 1) << i;
+      if (is_much(found, looked_at)) {
+        ++in_a_row_;
+        return all;
+      }
+    }
+    const std::uint64_t found = look(0, blocks);
+    in_a_row_ = is_much(found, blocks) ? in_a_row_ + 1 : 0;
+    return in_a_row_ != 0 ? all : found;
+  }
+
+ private:
+  static constexpr std::size_t step = 8;
+  [[nodiscard]] bool is_much(std::uint64_t found, std::size_t of) const {
+    return static_cast<std::size_t>(std::popcount(found)) * 100 >= of * percent_;
+  }
+
+  bool may_;
+  unsigned percent_;
+  std::size_t in_a_row_ = 0;
+};
+
+}  // namespace omni::detail

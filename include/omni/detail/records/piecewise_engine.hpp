@@ -1,0 +1,228 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "../../deadline.hpp"
+#include "../../report.hpp"
+#include "../../topology/automatic.hpp"
+#include "../../topology/colocated.hpp"
+#include "../call/call.hpp"
+#include "../call/pause.hpp"
+#include "../call/stopwatch.hpp"
+#include "../carry/any_transport.hpp"
+#include "../shared/window.hpp"
+#include "contribution.hpp"
+
+namespace omni::detail {
+
+/// A tensor in the memory that ranks share, piece by piece. Of each piece every rank writes its contribution in one packet, folds a
+/// part of what all have written into another, and takes the parts of the others. Packets of several pieces are under way, so that
+/// no rank waits for another's words alone; what they hold stays in the caches.
+///
+/// Beside the owner streams, which move the same bytes: two packets and one visit to each rank for a piece, whatever its blocks.
+class piecewise_engine {
+ public:
+  /// Whether it can run the call, of which the ranks have agreed that they share memory.
+  [[nodiscard]] static bool suits(const call& c, const any_transport& transport, const any_mailbox& messages) {
+    return c.shares && c.agreed && c.kind == collective_kind::allreduce && c.is_plain() && !c.packs_over(true) &&
+           transport.size() <= automatic::most_sharing_ranks && messages.shares_packets() &&
+           (contribution::is_sparse(c) || !c.skips()) && c.uniform_block() * c.element_bytes() <= least_piece / 64;
+  }
+
+  piecewise_engine(const call& c, const any_transport& transport, any_mailbox& messages)
+      : call_(c),
+        messages_(messages),
+        window_(*transport.shared_window()),
+        rank_(static_cast<std::size_t>(transport.rank())),
+        ranks_(static_cast<std::size_t>(transport.size())),
+        far_(window_.distance().is_far()),
+        piece_((far_ ? largest_piece : least_piece) / (c.uniform_block() * c.element_bytes()) * c.uniform_block()),
+        pieces_((c.size() + piece_ - 1) / piece_) {}
+  piecewise_engine(const piecewise_engine&) = delete;
+  piecewise_engine(piecewise_engine&&) = delete;
+  piecewise_engine& operator=(const piecewise_engine&) = delete;
+  piecewise_engine& operator=(piecewise_engine&&) = delete;
+  ~piecewise_engine() = default;
+
+  /// Unless another call has the memory that calls share.
+  void start() {
+    if (!messages_.enter()) return;
+    started_ = true;
+    const auto room = contribution::largest(piece(0), ranks_);
+    for (std::size_t k = 0; k < depth(); ++k) slots_[k].room = messages_.room(room);
+    for (std::size_t k = 0; k < std::min(depth(), pieces_); ++k) expect(k);
+  }
+  bool progress() {
+    if (!started_) {
+      start();
+      return started_;
+    }
+    watch_.lap();
+    bool moved = took(messages_.poll());
+    report_.exchange_seconds += watch_.lap();
+    if (taken_ != folded_ && slot(taken_).results == others()) {
+      take();
+      report_.deliver_seconds += watch_.lap();
+      moved = true;
+    }
+    if (folded_ != written_ && slot(folded_).contributions == others()) {
+      fold();
+      report_.fold_seconds += watch_.lap();
+      moved = true;
+    }
+    if (written_ != pieces_ && written_ < taken_ + depth() && slot(written_).under_way == 0) {
+      write();
+      report_.detect_seconds += watch_.lap();
+      moved = true;
+    }
+    return moved;
+  }
+  void wait() {
+    if (!started_) return yield();
+    watch_.lap();
+    took(messages_.wait());
+    report_.exchange_seconds += watch_.lap();
+  }
+  /// The others have read everything, too: the next call writes there.
+  [[nodiscard]] bool done() const { return taken_ == pieces_ && started_ && sent_ == 0; }
+  [[nodiscard]] awaited awaits() const {
+    if (!started_) return {{}, "its turn at the memory that the ranks share"};
+    if (taken_ == pieces_) return {{}, "packets of this rank to be taken"};
+    const bool folds = folded_ == taken_;
+    const auto k = folds ? folded_ : taken_;
+    awaited found{{}, "piece " + std::to_string(k) + " of " + std::to_string(pieces_) + (folds ? ", contributions" : ", results")};
+    const auto& s = slots_[k % depth()];
+    for (std::size_t r = 0; r < ranks_; ++r)
+      if (r != rank_ && (folds ? s.contribution : s.result)[r].data() == nullptr) found.peers.push_back(static_cast<int>(r));
+    return found;
+  }
+  void finish(report& r) const {
+    r = report_;
+    r.topology = colocated::name;
+    r.blocks_total = call_.blocks();
+    r.extra_bytes = shared_packets::most_bytes;
+  }
+
+ private:
+  // Near cores: what is under way stays in the second cache. Far ones: each visit to another rank's memory costs more than what is
+  // there, and one piece after the other is as fast as two at a time.
+  static constexpr std::size_t least_piece = std::size_t{512} << 10U, largest_piece = std::size_t{2} << 20U;
+  static constexpr std::size_t most_depth = 2;
+  static_assert(largest_piece + (std::size_t{16} << 10U) <= shared_packets::most_bytes);
+  using packets = std::array<std::span<const std::byte>, automatic::most_sharing_ranks>;
+
+  // What is known of a piece.
+  struct slot_type {
+    std::span<std::byte> room;
+    packets contribution, result;                // by rank, once they are there
+    std::size_t contributions = 0, results = 0;  // of others
+    std::size_t under_way = 0;                   // packets of this rank that others have not read
+  };
+  enum word : std::uint64_t { sent, result_sent, contribution_came, result_came };
+
+  [[nodiscard]] std::size_t depth() const { return far_ ? 1 : most_depth; }  // pieces under way
+  [[nodiscard]] std::size_t others() const { return ranks_ - 1; }
+  [[nodiscard]] slot_type& slot(std::size_t piece) { return slots_[piece % depth()]; }
+  [[nodiscard]] call piece(std::size_t k) const { return call_.piece(k * piece_, std::min(piece_, call_.size() - k * piece_)); }
+  // All ranks' packets.
+  [[nodiscard]] std::span<const std::span<const std::byte>> all(const packets& p) const { return std::span(p).first(ranks_); }
+
+  static std::uint64_t token(word w, std::size_t slot, std::size_t rank) {
+    return std::uint64_t{w} << 32U | std::uint64_t{slot} << 16U | rank;
+  }
+  void expect(std::size_t k) {
+    auto& s = slot(k);
+    s.contributions = s.results = 0;
+    s.contribution = s.result = {};
+    for (std::size_t r = 0; r < ranks_; ++r) {
+      if (r == rank_) continue;
+      messages_.receive(static_cast<int>(r), 0, {}, token(contribution_came, k % depth(), r));
+      messages_.receive(static_cast<int>(r), 1, {}, token(result_came, k % depth(), r));
+    }
+  }
+  bool took(std::span<const completion> done) {
+    for (const auto& c : done) {
+      auto& s = slots_[static_cast<std::size_t>(c.token >> 16U & 0xffffU)];
+      const auto rank = static_cast<std::size_t>(c.token & 0xffffU);
+      switch (static_cast<word>(c.token >> 32U)) {
+        case sent:
+        case result_sent:
+          --s.under_way;
+          --sent_;
+          break;
+        case contribution_came:
+          s.contribution[rank] = {c.data, c.bytes};
+          ++s.contributions;
+          report_.bytes_received += c.bytes / others();  // give or take, the part of it that is folded here
+          break;
+        case result_came:
+          s.result[rank] = {c.data, c.bytes};
+          ++s.results;
+          report_.bytes_received += c.bytes;
+          break;
+      }
+    }
+    return !done.empty();
+  }
+  void send(unsigned stream, word w, std::size_t k, std::span<const std::byte> packet) {
+    for (std::size_t d = 1; d < ranks_; ++d) {
+      const auto peer = (rank_ + d) % ranks_;
+      messages_.send(static_cast<int>(peer), stream, packet, token(w, k % depth(), peer));
+    }
+    slot(k).under_way += others();
+    sent_ += others();
+  }
+
+  void write() {
+    auto& s = slot(written_);
+    const auto c = piece(written_);
+    report here;
+    const auto bytes = contribution::write(c, rank_, ranks_, s.room, window_.how_to_store(), here);
+    report_.blocks_sent += here.blocks_sent;
+    s.contribution[rank_] = s.room.first(bytes);
+    report_.bytes_sent += contribution::told(c, rank_, ranks_, bytes);
+    send(0, sent, written_++, s.contribution[rank_]);
+  }
+  void fold() {
+    auto& s = slot(folded_);
+    const auto c = piece(folded_);
+    const auto room = contribution::room_of_part(c, rank_, ranks_, s.contribution[rank_].size(), s.room);
+    report here;
+    const auto bytes = contribution::fold_part(c, all(s.contribution), rank_, ranks_, room, window_.how_to_store(), here);
+    report_.union_blocks += here.union_blocks;
+    s.result[rank_] = room.first(bytes);
+    report_.bytes_sent += bytes * others();
+    send(1, result_sent, folded_++, s.result[rank_]);
+  }
+  void take() {
+    auto& s = slot(taken_);
+    contribution::take_parts(piece(taken_), all(s.contribution), all(s.result), rank_);
+    for (std::size_t r = 0; r < ranks_; ++r)
+      for (unsigned stream = 0; r != rank_ && stream < 2; ++stream) messages_.release(static_cast<int>(r), stream);
+    if (taken_ + depth() < pieces_) expect(taken_ + depth());
+    ++taken_;
+  }
+
+  const call& call_;  // of the collective, which outlives its engine
+  any_mailbox& messages_;
+  window& window_;
+  std::size_t rank_, ranks_;
+  bool far_;                    // other ranks' cores are
+  std::size_t piece_, pieces_;  // elements of one, and how many
+  bool started_ = false;
+  std::size_t written_ = 0, folded_ = 0, taken_ = 0;  // pieces
+  std::size_t sent_ = 0;                              // packets that others have not read
+  std::array<slot_type, most_depth> slots_{};
+  report report_;
+  stopwatch watch_;
+};
+
+}  // namespace omni::detail

@@ -1,0 +1,187 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <complex>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <omni/omni.hpp>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "../support/effort.hpp"
+#include "../support/leaks.hpp"
+#include "../support/ranks.hpp"
+#include "../support/sharing.hpp"
+
+// Tensors that are larger than records, in the memory that ranks share: piece by piece. Two and five ranks lie far apart.
+
+using testing::sharing;
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr std::size_t recorded = std::size_t{2} << 20U, piece = std::size_t{512} << 10U;  // bytes
+
+bool was_piecewise(const omni::report& r) {
+  return r.topology == "colocated" && r.elements_sent == 0 && r.extra_bytes == sharing::mailbox::packet_room;
+}
+
+// Adds; on one rank it throws at a certain number, or sleeps the first time.
+template <bool Throws, bool Skips>
+struct falters {
+  bool bad;
+  bool* slept = nullptr;
+  int operator()(int a, int b) const {
+    if (b == 77 && bad) {
+      if (Throws) throw std::domain_error("an operation that throws");
+      if (!std::exchange(*slept, true)) std::this_thread::sleep_for(1s);
+    }
+    return a + b;
+  }
+  [[nodiscard]] int identity() const requires Skips { return 0; }
+};
+
+static_assert(omni::detail::skips<falters<true, true>, int> && !omni::detail::skips<falters<true, false>, int>);
+
+}  // namespace
+
+TEST_CASE("piecewise: every size about the end of a piece, every shape") {
+  std::uint64_t seed = 0;
+  for (const int ranks : {2, 3, 4, 5}) {
+    const auto most = std::min(recorded, 4 * recorded / static_cast<std::size_t>(ranks)) / sizeof(float);
+    for (const std::size_t n : {most + 1, most + piece / sizeof(float) - 1, 2 * most, 2 * most + 257, 3 * most + 5})
+      for (const auto shape : patterns::all) {
+        if (++seed % 5 != 0 && testing::draws(5) < 5) continue;
+        const testing::cell c{ranks, n, shape, seed, seed % 2 == 0};
+        testing::check<patterns::wild, float, sharing>(c, omni::sum{});
+        if (seed % 3 == 0) testing::check<patterns::wild, std::int16_t, sharing>(c, omni::bxor{}, omni::fixed_blocks{1000});
+        if (seed % 3 == 1) testing::check<patterns::wild, float, sharing>(c, omni::max{}, omni::fixed_blocks{64});
+        if (seed % 3 == 2) testing::check<patterns::wild, double, sharing>(c, omni::min{}, omni::fixed_blocks{1024});
+      }
+  }
+}
+
+TEST_CASE("piecewise: what runs so, and what does not") {
+  std::atomic<int> right = 0;
+  sharing::run(2, [&](sharing& comm) {
+    constexpr std::size_t n = 3 * recorded / sizeof(float);
+    const auto ran = [&](std::size_t elements, const auto&... policies) {
+      std::vector<float> x(elements), out(elements, 7);
+      x[5] = 1;
+      x[elements - 1] = static_cast<float>(comm.rank());
+      const auto r = omni::allreduce(comm, x, out, policies...);
+      right += out[5] == 2 && out[elements - 1] == 1 && out[1000] == 0 ? 1 : 0;
+      return r;
+    };
+    const auto a = ran(n);
+    right += was_piecewise(a) && a.blocks_total == n / 256 && a.blocks_sent == 1U + static_cast<unsigned>(comm.rank()) &&
+                     a.union_blocks == 2 && a.bytes_sent < 20000 && a.bytes_received < 20000
+                 ? 1
+                 : 0;
+    right += was_piecewise(ran(n, omni::scalar_detector{})) ? 1 : 0;
+    right += was_piecewise(ran(n, [](float p, float q) { return p + q; })) ? 1 : 0;  // has no identity
+    right += was_piecewise(ran(n, omni::fixed_blocks{32})) ? 0 : 1;                  // blocks that records do not tell apart
+    right += was_piecewise(ran(recorded / sizeof(float))) ? 0 : 1;                   // a record
+    right += was_piecewise(ran(n, omni::fixed_blocks{4096})) ? 0 : 1;                // large blocks
+    right += was_piecewise(ran(n, omni::fixed_blocks{.elements = 256, .pack = omni::packing::always})) ? 0 : 1;
+    right += was_piecewise(ran(n, omni::colocated{})) ? 0 : 1;
+  });
+  CHECK(right == 2 * (8 + 8));
+}
+
+TEST_CASE("piecewise: requests that are under way take turns, with records and packets between them") {
+  for (const int ranks : {2, 3}) {
+    std::atomic<int> right = 0;
+    sharing::run(ranks, [&](sharing& comm) {
+      const std::array<std::size_t, 6> sizes{700000, 100, 2000000, 600000, 90000, 700001};
+      std::vector<std::vector<int>> x;
+      for (const auto n : sizes) {
+        x.emplace_back(n);
+        for (std::size_t i = 0; i < n; i += 300) x.back()[i] = comm.rank() + 1;
+      }
+      std::vector<omni::request> all;
+      for (auto& v : x) {
+        if (v.size() == 600000) all.push_back(omni::iallreduce(comm, v, omni::colocated{}));
+        else all.push_back(omni::iallreduce(comm, v));
+      }
+      for (std::size_t k = all.size(); k-- != 0;) all[k].wait();
+      const int sum = ranks * (ranks + 1) / 2;
+      for (const auto& v : x) {
+        bool same = true;
+        for (std::size_t i = 0; i < v.size(); ++i) same = same && v[i] == (i % 300 == 0 ? sum : 0);
+        right += same ? 1 : 0;
+      }
+    });
+    CHECK(right == 6 * ranks);
+  }
+}
+
+namespace {
+
+template <bool Skips>
+void check_failure(int ranks) {
+  std::vector<std::string> what(static_cast<std::size_t>(ranks), "nothing");
+  sharing::run(ranks, [&](sharing& comm) {
+    const testing::leaks_are_meant meant;
+    std::vector<int> x(4 * recorded / sizeof(int), 1);
+    std::fill(x.begin() + 1200000, x.end(), 77);
+    auto& mine = what[static_cast<std::size_t>(comm.rank())];
+    try {
+      omni::allreduce(comm, x, falters<true, Skips>{comm.rank() == 1});
+    } catch (const std::domain_error&) {
+      mine = "its own";
+    } catch (const omni::protocol& e) {
+      mine = e.peer() == 1 ? "of rank 1" : "of another";
+    }
+  });
+  // A rank that hears of one that heard of it names that one.
+  for (std::size_t r = 0; r < what.size(); ++r)
+    CHECK((what[r] == (r == 1 ? "its own" : "of rank 1") || (r != 1 && ranks > 2 && what[r] == "of another")));
+}
+
+template <bool Skips>
+void check_deadline(int ranks) {
+  std::vector<std::string> said(static_cast<std::size_t>(ranks));
+  sharing::run(ranks, [&](sharing& comm) {
+    const testing::leaks_are_meant meant;
+    std::vector<int> x(4 * recorded / sizeof(int), 1);
+    std::fill(x.begin() + 1200000, x.end(), 77);
+    bool slept = false;
+    try {
+      omni::allreduce(comm, x, falters<false, Skips>{comm.rank() == 1, &slept}, omni::deadline{150ms});
+    } catch (const std::exception& e) {
+      said[static_cast<std::size_t>(comm.rank())] = e.what();
+    }
+  });
+  for (std::size_t r = 0; r < said.size(); ++r)
+    if (r != 1) {
+      CAPTURE(said[r]);
+      CHECK(said[r].find("for rank 1: exchange, piece ") != std::string::npos);
+      CHECK(said[r].find(", results") != std::string::npos);
+    }
+}
+
+}  // namespace
+
+TEST_CASE("piecewise: an operation that throws on one rank ends the call on all") {
+  for (const int ranks : {2, 3, 4}) {
+    check_failure<true>(ranks);
+    check_failure<false>(ranks);
+  }
+}
+
+TEST_CASE("piecewise: a deadline names the rank and the piece that is missing") {
+  for (const int ranks : {2, 3}) {
+    check_deadline<true>(ranks);
+    check_deadline<false>(ranks);
+  }
+}
