@@ -18,8 +18,8 @@ namespace omni {
 
 /// Topology: the default. Never much slower than the best dense algorithm, faster wherever there are zeros.
 ///
-/// Where all ranks share memory: what each rank contributes is one record up to 2 MiB (is_recorded(), is_too_dense()), above it goes
-/// piece by piece; the owner streams, replicated for two ranks, else colocated, for what neither can do. Else:
+/// Where all ranks share memory: what each rank contributes is one record up to 2 MiB (is_recorded(), is_too_dense()), above it
+/// goes piece by piece; the owner streams, replicated for two ranks, else colocated, for what neither can do. Else:
 ///
 /// | tensor | runs |
 /// | --- | --- |
