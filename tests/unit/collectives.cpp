@@ -68,6 +68,57 @@ TEST_CASE("collectives: small blocks and packets, packed and not, in messages an
       check<float, sharing>(c, omni::sum{});
     }
 }
+TEST_CASE("collectives: in shared memory, in records and piece by piece") {
+  std::uint64_t seed = 700;
+  for (const int ranks : {2, 3, 4, 5})
+    for (const std::size_t n : {300U, 2001U, 32768U, 40001U, 400000U, 700001U, 1600003U})
+      for (const auto shape : patterns::all) {
+        ++seed;
+        if (n > 50000 && seed % (testing::few ? 8 : 3) != 0) continue;
+        const collective_cell c{ranks, n, shape, seed, static_cast<int>(seed) % ranks, seed % 2 == 0, seed % 5 < 3};
+        check<float, sharing>(c, omni::sum{});
+        if (seed % 4 == 0) check<std::int16_t, sharing>(c, omni::band{}, omni::fixed_blocks{128});
+        if (seed % 4 == 1) check<double, sharing>(c, omni::max{}, omni::fixed_blocks{1024});
+        if (seed % 4 == 2) check<float, sharing>(c, omni::sum{}, omni::fixed_blocks{1000}, omni::scalar_detector{});
+      }
+}
+TEST_CASE("collectives: in shared memory, what ran") {
+  constexpr int ranks = 3;
+  std::array<std::array<omni::report, 8>, ranks> all;
+  sharing::run(ranks, [&](sharing& comm) {
+    const auto r = static_cast<std::size_t>(comm.rank());
+    std::size_t at = 0;
+    for (const std::size_t n : {std::size_t{3 * 4096}, std::size_t{3} << 20U}) {
+      const auto part = n / ranks;
+      std::vector<float> x(n, 0.0F), out(part), whole(n);
+      for (std::size_t b = 0; b < n / 256; b += 16) x[b * 256] = 1;
+      all[r][at++] = omni::reduce_scatter(comm, x, out);
+      all[r][at++] = omni::allgather(comm, std::span(x).subspan(r * part, part), whole);
+      all[r][at++] = omni::reduce(comm, x, whole, omni::root{1});
+      all[r][at++] = omni::broadcast(comm, whole, omni::root{1});
+    }
+  });
+  for (std::size_t call = 0; call < 8; ++call) {
+    CAPTURE(call);
+    std::size_t out = 0, in = 0;
+    for (const auto& rank : all) {
+      const auto& r = rank[call];
+      CHECK(r.topology == "colocated");
+      CHECK(r.elements_sent == 0);  // no streams
+      CHECK((r.extra_bytes == sharing::mailbox::packet_room) == (call >= 4));
+      CHECK(r.blocks_total == (call < 4 ? 48U : 12288U));
+      out += r.bytes_sent;
+      in += r.bytes_received;
+    }
+    // Of all four, all ranks together send twice what is not null in the tensor.
+    const double some = 2.0 * (call < 4 ? 48 : 12288) / 16 * 1024, bits = call < 4 ? 2000 : 20000;
+
+    CHECK(static_cast<double>(out) < some * 1.05 + bits * ranks);
+    CHECK(static_cast<double>(out) > some * 0.95);
+    CHECK(static_cast<double>(in) < 1.01 * static_cast<double>(out) + 100);
+    CHECK(static_cast<double>(in) > 0.99 * static_cast<double>(out) - 100);
+  }
+}
 TEST_CASE("collectives: more ranks") {
   std::uint64_t seed = 900;
   for (const int ranks : {6, 11, 13})

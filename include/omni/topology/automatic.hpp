@@ -135,6 +135,7 @@ struct automatic {
   /// dense parts copy them no more often by MPI, and a reduce of blocks half of which are null folds many short runs.
   [[nodiscard]] static constexpr bool is_native_inside(detail::collective_kind kind, std::size_t bytes, double density, int ranks) {
     if (kind == detail::collective_kind::allgather) return ranks == 2 && density > 0.4;
+    if (kind == detail::collective_kind::broadcast) return ranks == 2 && density > 0.4 && bytes > (std::size_t{128} << 10U);
     if (kind != detail::collective_kind::reduce || density < 0.3) return false;
     if (ranks == 2) return bytes >= std::size_t{4} << 20U && density < 0.9;
     return bytes <= std::size_t{128} << 10U;

@@ -276,6 +276,8 @@ class call {
   /// Whether what nobody sends has to be made null where the ranks' parts come together: what comes from others is not null yet,
   /// and lies in one piece.
   [[nodiscard]] bool has_gaps() const { return gathers() && !view_->cleared && !group_; }
+  /// Where an element of those that this rank gets lies in the output.
+  [[nodiscard]] std::byte* part_output(std::size_t element) const { return out.data() + (element - out_first_) * element_bytes(); }
   [[nodiscard]] const parts* cut() const { return view_ && view_->cut ? &*view_->cut : nullptr; }
   /// Before the first block is looked at.
   void prepare() const {

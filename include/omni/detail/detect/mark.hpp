@@ -24,6 +24,16 @@ using null_pattern = std::array<std::byte, 64>;
 
 /// Bits for the first n of 64 blocks.
 inline std::uint64_t ones(std::size_t n) { return n >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << n) - 1; }
+/// f(b, n) for each run of n ones, from bit b on.
+template <class F>
+void for_each_run(std::uint64_t mask, const F& f) {
+  while (mask != 0) {
+    const auto b = static_cast<std::size_t>(std::countr_zero(mask));
+    const auto n = static_cast<std::size_t>(std::countr_one(mask >> b));
+    f(b, n);
+    mask &= ~(ones(n) << b);
+  }
+}
 
 /// What null blocks consist of: an element, and a cache line full of it where it tiles one.
 class null_element {

@@ -254,15 +254,6 @@ class contribution {
   }
   /// Bytes of the bits: elements begin on a cache line.
   [[nodiscard]] static std::size_t head(const call& c) { return is_sparse(c) ? (c.blocks() + 511) / 512 * 64 : 0; }
-  template <class F>
-  static void for_each_run(std::uint64_t mask, const F& f) {
-    while (mask != 0) {
-      const auto b = static_cast<std::size_t>(std::countr_zero(mask));
-      const auto n = static_cast<std::size_t>(std::countr_one(mask >> b));
-      f(b, n);
-      mask &= ~(ones(n) << b);
-    }
-  }
   struct scratch_type {
     std::vector<const void*> sources;
     std::vector<std::size_t> at;

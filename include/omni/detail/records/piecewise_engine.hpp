@@ -20,6 +20,7 @@
 #include "../carry/any_transport.hpp"
 #include "../shared/window.hpp"
 #include "contribution.hpp"
+#include "parted_contribution.hpp"
 
 namespace omni::detail {
 
@@ -27,14 +28,17 @@ namespace omni::detail {
 /// part of what all have written into another, and takes the parts of the others. Packets of several pieces are under way, so that
 /// no rank waits for another's words alone; what they hold stays in the caches.
 ///
+/// Of the other collectives each rank takes from the contributions what is for it.
+///
 /// Beside the owner streams, which move the same bytes: two packets and one visit to each rank for a piece, whatever its blocks.
 class piecewise_engine {
  public:
   /// Whether it can run the call, of which the ranks have agreed that they share memory.
   [[nodiscard]] static bool suits(const call& c, const any_transport& transport, const any_mailbox& messages) {
-    return c.shares && c.agreed && c.kind == collective_kind::allreduce && c.is_plain() && !c.packs_over(true) &&
-           transport.size() <= automatic::most_sharing_ranks && messages.shares_packets() &&
-           (contribution::is_sparse(c) || !c.skips()) && c.uniform_block() * c.element_bytes() <= least_piece / 64;
+    if (!c.shares || !c.agreed || c.packs_over(true) || !messages.shares_packets()) return false;
+    if (transport.size() > automatic::most_sharing_ranks || c.uniform_block() * c.element_bytes() > rooted_piece / 16) return false;
+    if (c.kind != collective_kind::allreduce) return parted_contribution::suits(c);
+    return c.is_plain() && (contribution::is_sparse(c) || !c.skips());
   }
 
   piecewise_engine(const call& c, const any_transport& transport, any_mailbox& messages)
@@ -43,9 +47,16 @@ class piecewise_engine {
         window_(*transport.shared_window()),
         rank_(static_cast<std::size_t>(transport.rank())),
         ranks_(static_cast<std::size_t>(transport.size())),
-        far_(window_.distance().is_far()),
-        piece_((far_ ? largest_piece : least_piece) / (c.uniform_block() * c.element_bytes()) * c.uniform_block()),
-        pieces_((c.size() + piece_ - 1) / piece_) {}
+        parted_(c.kind != collective_kind::allreduce) {
+    const bool far = window_.distance().is_far();
+    const bool has_root = parted_ && c.cut() == nullptr;
+    depth_ = has_root ? most_depth : far ? 1 : 2;
+    auto blocks = (has_root ? rooted_piece : far ? largest_piece : least_piece) / (c.uniform_block() * c.element_bytes());
+    if (c.cut() != nullptr) blocks = std::max<std::size_t>(blocks / ranks_, 1);
+    piece_ = parted_ ? blocks : blocks * c.uniform_block();
+    const auto all = parted_ ? parted_contribution::most_rows(c, ranks_) : c.size();
+    pieces_ = (all + piece_ - 1) / piece_;
+  }
   piecewise_engine(const piecewise_engine&) = delete;
   piecewise_engine(piecewise_engine&&) = delete;
   piecewise_engine& operator=(const piecewise_engine&) = delete;
@@ -56,9 +67,9 @@ class piecewise_engine {
   void start() {
     if (!messages_.enter()) return;
     started_ = true;
-    const auto room = contribution::largest(piece(0), ranks_);
-    for (std::size_t k = 0; k < depth(); ++k) slots_[k].room = messages_.room(room);
-    for (std::size_t k = 0; k < std::min(depth(), pieces_); ++k) expect(k);
+    const auto room = parted_ ? parted_contribution::largest(call_, ranks_, rows(0)) : contribution::largest(piece(0), ranks_);
+    for (std::size_t k = 0; k < depth_; ++k) slots_[k].room = messages_.room(room);
+    for (std::size_t k = 0; k < std::min(depth_, pieces_); ++k) expect(k);
   }
   bool progress() {
     if (!started_) {
@@ -74,11 +85,12 @@ class piecewise_engine {
       moved = true;
     }
     if (folded_ != written_ && slot(folded_).contributions == others()) {
-      fold();
-      report_.fold_seconds += watch_.lap();
+      if (parted_) take_parts();
+      else fold();
+      (call_.gathers() ? report_.deliver_seconds : report_.fold_seconds) += watch_.lap();
       moved = true;
     }
-    if (written_ != pieces_ && written_ < taken_ + depth() && slot(written_).under_way == 0) {
+    if (written_ != pieces_ && written_ < taken_ + depth_ && slot(written_).under_way == 0) {
       write();
       report_.detect_seconds += watch_.lap();
       moved = true;
@@ -99,7 +111,7 @@ class piecewise_engine {
     const bool folds = folded_ == taken_;
     const auto k = folds ? folded_ : taken_;
     awaited found{{}, "piece " + std::to_string(k) + " of " + std::to_string(pieces_) + (folds ? ", contributions" : ", results")};
-    const auto& s = slots_[k % depth()];
+    const auto& s = slots_[k % depth_];
     for (std::size_t r = 0; r < ranks_; ++r)
       if (r != rank_ && (folds ? s.contribution : s.result)[r].data() == nullptr) found.peers.push_back(static_cast<int>(r));
     return found;
@@ -107,15 +119,17 @@ class piecewise_engine {
   void finish(report& r) const {
     r = report_;
     r.topology = colocated::name;
-    r.blocks_total = call_.blocks();
+    r.blocks_total = call_.blocks_there();
     r.extra_bytes = shared_packets::most_bytes;
   }
 
  private:
   // Near cores: what is under way stays in the second cache. Far ones: each visit to another rank's memory costs more than what is
   // there, and one piece after the other is as fast as two at a time.
+  // What a rank writes and another reads, and nothing else, goes through in small ones.
   static constexpr std::size_t least_piece = std::size_t{512} << 10U, largest_piece = std::size_t{2} << 20U;
-  static constexpr std::size_t most_depth = 2;
+  static constexpr std::size_t rooted_piece = std::size_t{128} << 10U;
+  static constexpr std::size_t most_depth = 4;
   static_assert(largest_piece + (std::size_t{16} << 10U) <= shared_packets::most_bytes);
   using packets = std::array<std::span<const std::byte>, automatic::most_sharing_ranks>;
 
@@ -128,9 +142,9 @@ class piecewise_engine {
   };
   enum word : std::uint64_t { sent, result_sent, contribution_came, result_came };
 
-  [[nodiscard]] std::size_t depth() const { return far_ ? 1 : most_depth; }  // pieces under way
   [[nodiscard]] std::size_t others() const { return ranks_ - 1; }
-  [[nodiscard]] slot_type& slot(std::size_t piece) { return slots_[piece % depth()]; }
+  [[nodiscard]] slot_type& slot(std::size_t piece) { return slots_[piece % depth_]; }
+  [[nodiscard]] parted_contribution::rows rows(std::size_t k) const { return {k * piece_, piece_}; }
   [[nodiscard]] call piece(std::size_t k) const { return call_.piece(k * piece_, std::min(piece_, call_.size() - k * piece_)); }
   // All ranks' packets.
   [[nodiscard]] std::span<const std::span<const std::byte>> all(const packets& p) const { return std::span(p).first(ranks_); }
@@ -144,8 +158,8 @@ class piecewise_engine {
     s.contribution = s.result = {};
     for (std::size_t r = 0; r < ranks_; ++r) {
       if (r == rank_) continue;
-      messages_.receive(static_cast<int>(r), 0, {}, token(contribution_came, k % depth(), r));
-      messages_.receive(static_cast<int>(r), 1, {}, token(result_came, k % depth(), r));
+      messages_.receive(static_cast<int>(r), 0, {}, token(contribution_came, k % depth_, r));
+      if (!parted_) messages_.receive(static_cast<int>(r), 1, {}, token(result_came, k % depth_, r));
     }
   }
   bool took(std::span<const completion> done) {
@@ -161,7 +175,8 @@ class piecewise_engine {
         case contribution_came:
           s.contribution[rank] = {c.data, c.bytes};
           ++s.contributions;
-          report_.bytes_received += c.bytes / others();  // give or take, the part of it that is folded here
+          // Give or take, the part of it that is for this rank.
+          report_.bytes_received += c.bytes / (call_.gathers() ? 1 : others());
           break;
         case result_came:
           s.result[rank] = {c.data, c.bytes};
@@ -175,7 +190,7 @@ class piecewise_engine {
   void send(unsigned stream, word w, std::size_t k, std::span<const std::byte> packet) {
     for (std::size_t d = 1; d < ranks_; ++d) {
       const auto peer = (rank_ + d) % ranks_;
-      messages_.send(static_cast<int>(peer), stream, packet, token(w, k % depth(), peer));
+      messages_.send(static_cast<int>(peer), stream, packet, token(w, k % depth_, peer));
     }
     slot(k).under_way += others();
     sent_ += others();
@@ -183,13 +198,25 @@ class piecewise_engine {
 
   void write() {
     auto& s = slot(written_);
-    const auto c = piece(written_);
+    const auto how = window_.how_to_store();
     report here;
-    const auto bytes = contribution::write(c, rank_, ranks_, s.room, window_.how_to_store(), here);
-    report_.blocks_sent += here.blocks_sent;
+    std::size_t bytes = 0;
+    if (parted_) {
+      bytes = parted_contribution::write(call_, {rank_, ranks_}, rows(written_), s.room, how, here);
+      report_.bytes_sent += bytes * (call_.gathers() ? others() : 1);
+    } else {
+      const auto c = piece(written_);
+      bytes = contribution::write(c, rank_, ranks_, s.room, how, here);
+      report_.bytes_sent += contribution::told(c, rank_, ranks_, bytes);
+    }
+    count(here);
     s.contribution[rank_] = s.room.first(bytes);
-    report_.bytes_sent += contribution::told(c, rank_, ranks_, bytes);
     send(0, sent, written_++, s.contribution[rank_]);
+  }
+  // Of a piece.
+  void count(const report& here) {
+    report_.blocks_sent += here.blocks_sent;
+    report_.union_blocks += here.union_blocks;
   }
   void fold() {
     auto& s = slot(folded_);
@@ -197,7 +224,7 @@ class piecewise_engine {
     const auto room = contribution::room_of_part(c, rank_, ranks_, s.contribution[rank_].size(), s.room);
     report here;
     const auto bytes = contribution::fold_part(c, all(s.contribution), rank_, ranks_, room, window_.how_to_store(), here);
-    report_.union_blocks += here.union_blocks;
+    count(here);
     s.result[rank_] = room.first(bytes);
     report_.bytes_sent += bytes * others();
     send(1, result_sent, folded_++, s.result[rank_]);
@@ -205,9 +232,20 @@ class piecewise_engine {
   void take() {
     auto& s = slot(taken_);
     contribution::take_parts(piece(taken_), all(s.contribution), all(s.result), rank_);
+    leave();
+  }
+  void take_parts() {
+    report here;
+    parted_contribution::take(call_, rank_, rows(folded_), all(slot(folded_).contribution), here);
+    count(here);
+    ++folded_;
+    leave();
+  }
+  // The others' packets of a piece have been read.
+  void leave() {
     for (std::size_t r = 0; r < ranks_; ++r)
-      for (unsigned stream = 0; r != rank_ && stream < 2; ++stream) messages_.release(static_cast<int>(r), stream);
-    if (taken_ + depth() < pieces_) expect(taken_ + depth());
+      for (unsigned stream = 0; r != rank_ && stream < (parted_ ? 1 : 2); ++stream) messages_.release(static_cast<int>(r), stream);
+    if (taken_ + depth_ < pieces_) expect(taken_ + depth_);
     ++taken_;
   }
 
@@ -215,8 +253,10 @@ class piecewise_engine {
   any_mailbox& messages_;
   window& window_;
   std::size_t rank_, ranks_;
-  bool far_;                    // other ranks' cores are
-  std::size_t piece_, pieces_;  // elements of one, and how many
+
+  bool parted_;                         // no results: each rank takes what is for it
+  std::size_t depth_ = 1;               // pieces under way, at most
+  std::size_t piece_ = 0, pieces_ = 0;  // elements of one, or blocks of each part; and how many
   bool started_ = false;
   std::size_t written_ = 0, folded_ = 0, taken_ = 0;  // pieces
   std::size_t sent_ = 0;                              // packets that others have not read

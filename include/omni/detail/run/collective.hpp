@@ -158,8 +158,8 @@ class collective : public operation_base {
     if (call_.codec() != nullptr && !std::exchange(encodes_, true)) call_.codec()->begin(rank_, ranks_, number_);
     if (auto* const w = transport_.shared_window(); w != nullptr && !records_)
       records_.emplace(*w, number_, call_,
-                       how_.chooser != nullptr && call_.group() == nullptr && call_.kind == collective_kind::allreduce &&
-                           transport_.agreed_topology() == preset::automatic);
+                       how_.chooser != nullptr && call_.group() == nullptr && transport_.agreed_topology() == preset::automatic &&
+                           (call_.kind == collective_kind::allreduce || parted_contribution::suits(call_)));
     if (records_ && !records_->may_tell()) {
       nudge_now_and_then();
       return false;

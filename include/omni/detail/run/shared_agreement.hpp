@@ -15,6 +15,7 @@
 #include "../call/own_record.hpp"
 #include "../call/stopwatch.hpp"
 #include "../records/contribution.hpp"
+#include "../records/parted_contribution.hpp"
 #include "../shared/backoff.hpp"
 #include "../shared/window.hpp"
 #include "agreement.hpp"
@@ -30,7 +31,8 @@ class shared_agreement {
   shared_agreement(window& w, std::uint32_t number, const call& c, bool may_hold)
       : window_(&w),
         number_(number),
-        by_all_(!may_hold || automatic::is_folded_by_all(c.bytes(), w.ranks())),
+        parted_(may_hold && parted_contribution::suits(c)),
+        by_all_(!parted_ && (!may_hold || automatic::is_folded_by_all(c.bytes(), w.ranks()))),
         own_(w.ranks() <= automatic::most_sharing_ranks ? c.record : nullptr),
         bytes_(own_ != nullptr ? own_->bytes()
                : may_hold      ? recorded_bytes(c)
@@ -49,10 +51,17 @@ class shared_agreement {
     if (has_room && bytes_ != 0 && c.codec() != nullptr) timed(c, r.detect_seconds, [&] { c.encode_all(); });
     if (has_room && bytes_ != 0 && is_too_dense(c, 1)) {
       // Where no bits tell of blocks that are null the record would have them all.
-      timed(c, r.detect_seconds, [&] { c.density = contribution::is_sparse(c) ? sample_of(c).density : 1; });
+      timed(c, r.detect_seconds, [&] { c.density = parted_ || contribution::is_sparse(c) ? sample_of(c).density : 1; });
     }
     if (has_room && bytes_ != 0 && !is_too_dense(c, c.density)) {
       room_ = window_->records().room(number_, bytes_);
+      if (parted_) {
+        timed(c, r.detect_seconds, [&] {
+          room = room_.first(
+              parted_contribution::write(c, {window_->rank(), number_of_ranks()}, {}, room_, window_->how_to_store(), r));
+        });
+        return window_->records().tell(number_, digest, c.density, elements, has_room, room);
+      }
       const auto mine = window_->rank(), parts = number_of_parts();
       timed(c, r.detect_seconds,
             [&] { room = room_.first(contribution::write(c, mine, parts, room_, window_->how_to_store(), r)); });
@@ -95,6 +104,11 @@ class shared_agreement {
         return;
       }
       if (!a.same || bytes_ == 0 || !a.has_room || is_too_dense(c, a.density)) return;
+      if (parted_) {
+        take_parted(c, r);
+        result = outcome::done;
+        return;
+      }
       fold(c, r);
       result = by_all_ ? outcome::done : outcome::folded;
     });
@@ -125,15 +139,20 @@ class shared_agreement {
   }
 
  private:
+  static constexpr std::size_t most_rooted = std::size_t{128} << 10U;
   using contributions = std::array<std::span<const std::byte>, automatic::most_sharing_ranks>;
 
   // Bytes that a contribution may have; 0 if records have none.
   [[nodiscard]] std::size_t recorded_bytes(const call& c) const {
     if (!automatic::is_recorded(c.bytes(), window_->ranks()) || c.has_other_results()) return 0;
-    const auto bytes = contribution::largest(c, number_of_parts());
+    // What goes one way is better read while it is written.
+    if (parted_ && c.cut() == nullptr && c.bytes() > most_rooted) return 0;
+    const auto bytes =
+        parted_ ? parted_contribution::largest(c, number_of_ranks(), {}) : contribution::largest(c, number_of_parts());
     return bytes <= shared_records::large_bytes(window_->ranks()) ? std::max<std::size_t>(bytes, 1) : 0;
   }
-  [[nodiscard]] std::size_t number_of_parts() const { return by_all_ ? 1 : static_cast<std::size_t>(window_->ranks()); }
+  [[nodiscard]] std::size_t number_of_ranks() const { return static_cast<std::size_t>(window_->ranks()); }
+  [[nodiscard]] std::size_t number_of_parts() const { return by_all_ ? 1 : number_of_ranks(); }
   // Whether something else is better than records.
   [[nodiscard]] bool is_too_dense(const call& c, double density) const {
     return automatic::is_too_dense(c.bytes(), density, window_->distance().is_slow());
@@ -166,6 +185,16 @@ class shared_agreement {
     if (!part) return outcome::done;
     window_->records().tell_folded(number_, room_.first(*part));
     return outcome::folded;
+  }
+  void take_parted(const call& c, report& r) const {
+    const auto recorded_by_all = recorded();
+    const auto n = number_of_ranks(), mine = window_->rank();
+    timed(c, c.gathers() ? r.deliver_seconds : r.fold_seconds,
+          [&] { parted_contribution::take(c, mine, {}, std::span(recorded_by_all).first(n), r); });
+    parted_contribution::count_bytes(c, std::span(recorded_by_all).first(n), mine, r);
+    r.blocks_total = c.blocks_there();
+    r.extra_bytes = recorded_by_all[mine].size();
+    r.topology = "colocated";
   }
   // Folds all there is, or this rank's part of it.
   void fold(const call& c, report& r) const {
@@ -206,6 +235,7 @@ class shared_agreement {
 
   window* window_;
   std::uint32_t number_;
+  bool parted_;                // what goes into records has a section for each rank
   bool by_all_;                // every rank folds everything
   own_record* own_;            // what goes into records, if not blocks
   std::size_t bytes_;          // that a contribution may have
