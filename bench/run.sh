@@ -84,8 +84,11 @@ for n in $ranks; do
     echo "# running on $n ranks, $setting" >&2
     file=$out/ranks$n.$setting.json
     few=(--few)
-    [ "$setting" = found ] && few=(--choices)  # MPI's time does not depend on the density
-    in_setting "$setting" run_mpi 600 "$n" "$program" ${args[@]+"${args[@]}"} "${few[@]}" --setting "$setting" --json "$file" > "$out/$setting.txt" ||
+    if [ "$setting" = found ]; then  # MPI's time does not depend on the density
+      few=(--choices)
+      case " ${args[*]-} " in *" --collective "*) few=() ;; esac  # the others have one form
+    fi
+    in_setting "$setting" run_mpi 600 "$n" "$program" ${args[@]+"${args[@]}"} ${few[@]+"${few[@]}"} --setting "$setting" --json "$file" > "$out/$setting.txt" ||
       { cat "$out/$setting.txt"; exit 1; }
     files+=("$file")
   done

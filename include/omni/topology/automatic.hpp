@@ -131,8 +131,8 @@ struct automatic {
     if (here.levels && is_worth_levels(density, here)) return algorithm::levels;
     return dense ? algorithm::ring : algorithm::streams;
   }
-  /// Where ranks share memory the streams win, but for a few cases, which were measured (docs/results.md): two ranks that exchange
-  /// dense parts copy them no more often by MPI, and a reduce of blocks half of which are null folds many short runs.
+  /// Where ranks share memory omni wins, but for a few cases, which were measured (docs/results.md): two ranks that exchange dense
+  /// parts copy them no more often by MPI, and a reduce of blocks half of which are null folds many short runs.
   [[nodiscard]] static constexpr bool is_native_inside(detail::collective_kind kind, std::size_t bytes, double density, int ranks) {
     if (kind == detail::collective_kind::allgather) return ranks == 2 && density > 0.4;
     if (kind == detail::collective_kind::broadcast) return ranks == 2 && density > 0.4 && bytes > (std::size_t{128} << 10U);

@@ -206,25 +206,35 @@ class parted_contribution {
         if (r.rank != mine) r.at += static_cast<std::size_t>(std::popcount(r.mask(first, s.blocks))) * block_bytes;
     }
   }
-  // What is not there is null.
+  // What is not there is null. A large output goes past the caches, where lines that are written whole need not be read before.
   static void copy(const call& c, const section& s, reader from, report& tell) {
-    const auto element = c.element_bytes();
+    constexpr std::size_t large = std::size_t{16} << 20U;
+    const auto how = c.out.size() >= large ? stores::streams : stores::vectors;
+    const auto element = c.element_bytes(), at_once = std::max(nulls_bytes / element, std::size_t{1});
+    alignas(line) std::array<std::byte, nulls_bytes> nulls;  // NOLINT(cppcoreguidelines-pro-type-member-init): written below
+    const bool streams = how == stores::streams && element <= nulls_bytes;
+    if (streams) c.clear_elements(nulls.data(), at_once);
     for (std::size_t first = 0; first < s.blocks; first += 64) {
       const auto mask = from.mask(first, s.blocks);
       tell.union_blocks += static_cast<std::size_t>(std::popcount(mask));
       std::size_t done = 0;
       for_each_run(mask, [&](std::size_t b, std::size_t n) {
         const auto run = range(c, s, first + b, n);
-        copy_bytes(c.part_output(run.first), from.blocks(done, run.size * element), run.size * element);
+        copy_out(c.part_output(run.first), from.blocks(done, run.size * element), run.size * element, how);
         done += run.size * element;
       });
       for_each_run(~mask & ones(std::min<std::size_t>(64, s.blocks - first)), [&](std::size_t b, std::size_t n) {
         const auto run = range(c, s, first + b, n);
-        c.clear_elements(c.part_output(run.first), run.size);
+        if (!streams) return c.clear_elements(c.part_output(run.first), run.size);
+        for (std::size_t i = 0; i < run.size; i += at_once)
+          copy_out(c.part_output(run.first + i), nulls.data(), std::min(at_once, run.size - i) * element, how);
       });
       from.at += done;
     }
+    publish(how);
   }
+
+  static constexpr std::size_t nulls_bytes = 4096;
 };
 
 }  // namespace omni::detail

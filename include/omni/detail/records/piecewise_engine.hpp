@@ -124,9 +124,9 @@ class piecewise_engine {
   }
 
  private:
-  // Near cores: what is under way stays in the second cache. Far ones: each visit to another rank's memory costs more than what is
-  // there, and one piece after the other is as fast as two at a time.
-  // What a rank writes and another reads, and nothing else, goes through in small ones.
+  // Bytes of all parts together. Near cores: what is under way stays in the second cache. Far ones: each visit to another rank's
+  // memory costs more than what is there, and one piece after the other is as fast as two at a time. Where one rank gives or gets
+  // all, it reads while others write, or the other way round: in small pieces.
   static constexpr std::size_t least_piece = std::size_t{512} << 10U, largest_piece = std::size_t{2} << 20U;
   static constexpr std::size_t rooted_piece = std::size_t{128} << 10U;
   static constexpr std::size_t most_depth = 4;
@@ -253,7 +253,6 @@ class piecewise_engine {
   any_mailbox& messages_;
   window& window_;
   std::size_t rank_, ranks_;
-
   bool parted_;                         // no results: each rank takes what is for it
   std::size_t depth_ = 1;               // pieces under way, at most
   std::size_t piece_ = 0, pieces_ = 0;  // elements of one, or blocks of each part; and how many
