@@ -98,6 +98,22 @@ TEST_CASE("piecewise: what runs so, and what does not") {
   CHECK(right == 2 * (8 + 8));
 }
 
+TEST_CASE("piecewise: one rank that wants its blocks packed everywhere leads all to streams") {
+  for (int odd = 0; odd < 3; ++odd) {
+    std::atomic<int> right = 0;
+    sharing::run(3, [&](sharing& comm) {
+      const auto pack = comm.rank() == odd ? omni::packing::always : omni::packing::automatic;
+      std::vector<float> x(3 * recorded / sizeof(float)), part(x.size() / 3);
+      for (std::size_t i = 0; i < x.size(); i += 100) x[i] = 1;
+      const auto s = omni::reduce_scatter(comm, x, part, omni::fixed_blocks{.elements = 256, .pack = pack});
+      const auto r = omni::allreduce(comm, x, omni::fixed_blocks{.elements = 256, .pack = pack});
+      right += x[0] == 3 && x[1] == 0 && x[1572800] == 3 && !was_piecewise(r) ? 1 : 0;
+      right += part[12 * static_cast<std::size_t>(comm.rank())] == 3 && !was_piecewise(s) ? 1 : 0;
+    });
+    CHECK(right == 6);
+  }
+}
+
 TEST_CASE("piecewise: requests that are under way take turns, with records and packets between them") {
   for (const int ranks : {2, 3}) {
     std::atomic<int> right = 0;

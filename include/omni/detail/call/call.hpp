@@ -73,6 +73,7 @@ class call {
   int window = 0;
   bool agreed = false;                 ///< all ranks are known to have called alike
   bool shares = false;                 ///< and share memory for packets
+  bool some_pack = false;              ///< and some rank wants its blocks packed there, too
   std::chrono::nanoseconds limit{};    ///< of a wait, as the caller chose it; 0: not
   bool is_compared = false;            ///< with the calls of the other ranks, however small it is
   bool is_stage = false;               ///< of another call, that is: neither traced by itself nor left to MPI unseen
@@ -196,6 +197,8 @@ class call {
     constexpr std::size_t least_bytes = std::size_t{64} << 10U;
     return skips() && !elsewhere_ && !codec_ && bytes() >= least_bytes && pack_ != packing::never;
   }
+  /// Whether the caller wants blocks packed wherever they go.
+  [[nodiscard]] bool asks_to_pack_everywhere() const { return skips() && pack_ == packing::always; }
   /// @param elements of the ranks' shares the largest: what follows for the choice of an algorithm has to be the same on all ranks,
   /// whatever each wants for itself.
   void pack_by(double elements) {

@@ -38,7 +38,11 @@ class parted_contribution {
   [[nodiscard]] static bool suits(const call& c) {
     constexpr std::size_t least_block_bytes = 256;
     return c.kind != collective_kind::allreduce && c.group() == nullptr && c.elsewhere() == nullptr && c.codec() == nullptr &&
-           c.skips() && c.equal_blocks() && c.uniform_block() * c.element_bytes() >= least_block_bytes;
+           c.skips() && c.equal_blocks() && block_of(c) * c.element_bytes() >= least_block_bytes;
+  }
+  /// Elements of a block, but the last of a part.
+  [[nodiscard]] static std::size_t block_of(const call& c) {
+    return std::min(c.uniform_block(), std::max<std::size_t>(c.size(), 1));
   }
   /// Bytes that a rank's contribution has at most.
   [[nodiscard]] static std::size_t largest(const call& c, std::size_t ranks, rows r) {
@@ -75,12 +79,9 @@ class parted_contribution {
     for (std::size_t k = 0; k < ranks; ++k) most = std::max(most, part_of(c, k).blocks);
     return most;
   }
-  /// Adds what went each way: where they reduce, each other rank reads its section.
-  static void count_bytes(const call& c, contributions all, std::size_t mine, report& tell) {
-    const auto others = all.size() - 1;
-    tell.bytes_sent += all[mine].size() * (c.gathers() ? others : 1);
-    for (std::size_t k = 0; k < all.size(); ++k)
-      if (k != mine) tell.bytes_received += all[k].size() / (c.gathers() ? 1 : others);
+  /// What a contribution of so many bytes comes to on the way: where they reduce, each other rank reads its section.
+  [[nodiscard]] static std::size_t sent(const call& c, std::size_t bytes, std::size_t ranks) {
+    return c.gathers() ? bytes * (ranks - 1) : bytes;
   }
 
  private:
@@ -99,7 +100,7 @@ class parted_contribution {
     std::size_t first = 0, elements = 0, blocks = 0;
     section(const call& c, std::size_t k, rows r) {
       const auto p = part_of(c, k);
-      const auto u = c.uniform_block();
+      const auto u = block_of(c);
       if (r.first >= p.blocks) return;
       blocks = std::min(r.count, p.blocks - r.first);
       first = p.first + r.first * u;
@@ -108,13 +109,13 @@ class parted_contribution {
   };
   // Elements from block b on, of n blocks.
   static block_range range(const call& c, const section& s, std::size_t b, std::size_t n) {
-    const auto u = c.uniform_block();
+    const auto u = block_of(c);
     return {s.first + b * u, std::min(n * u, s.elements - b * u)};
   }
 
   static std::size_t write_section(const call& c, const section& s, bool with_blocks, std::span<std::byte> to, std::size_t masks,
                                    stores how, report& tell) {
-    const auto element = c.element_bytes(), u = c.uniform_block();
+    const auto element = c.element_bytes(), u = block_of(c);
     const bool clears = !with_blocks && !c.in_place();  // of this rank's own part, which is folded here
     // Copied while they are in the first cache.
     const auto together = std::bit_floor(std::clamp<std::size_t>((std::size_t{32} << 10U) / (u * element), 1, 64));
@@ -168,7 +169,7 @@ class parted_contribution {
     if (contribution.size() < (k + 1) * sizeof(offset)) wrong(rank);
     std::memcpy(&offset, contribution.data() + k * sizeof(offset), sizeof(offset));
     const auto masks = masks_bytes(s.blocks);
-    if (offset > contribution.size() || masks > contribution.size() - offset) wrong(rank);
+    if (offset % line != 0 || offset > contribution.size() || masks > contribution.size() - offset) wrong(rank);
     return {contribution.subspan(offset), rank, masks};
   }
   [[noreturn, gnu::cold]] static void wrong(std::size_t rank) {
@@ -176,16 +177,18 @@ class parted_contribution {
   }
 
   static void fold(const call& c, std::size_t mine, const section& s, contributions all, report& tell) {
-    const auto element = c.element_bytes(), block_bytes = c.uniform_block() * element;
+    const auto element = c.element_bytes(), block_bytes = block_of(c) * element;
     std::array<reader, most_ranks> readers_of_all{};
     std::array<const void*, most_ranks> sources_of_all;  // NOLINT(cppcoreguidelines-pro-type-member-init): those that there are
+    std::array<std::uint64_t, most_ranks> masks{};       // read once: another rank writes them
     const auto readers = std::span(readers_of_all).first(all.size());
     for (std::size_t rank = 0; rank < all.size(); ++rank) readers[rank] = read(all[rank], rank, s, mine);
     for (std::size_t first = 0; first < s.blocks; first += 64) {
       std::uint64_t any = 0, every = ~std::uint64_t{0};
       for (const auto& r : readers) {
-        any |= r.mask(first, s.blocks);
-        every &= r.mask(first, s.blocks);
+        masks[r.rank] = r.mask(first, s.blocks);
+        any |= masks[r.rank];
+        every &= masks[r.rank];
       }
       tell.union_blocks += static_cast<std::size_t>(std::popcount(any));
       while (any != 0) {
@@ -194,7 +197,7 @@ class parted_contribution {
         const auto run = range(c, s, first + b, n);
         std::size_t sources = 0;
         for (const auto& r : readers) {
-          const auto mask = r.mask(first, s.blocks);
+          const auto mask = masks[r.rank];
           if ((mask >> b & 1U) == 0) continue;
           const auto before = static_cast<std::size_t>(std::popcount(mask & ones(b))) * block_bytes;
           sources_of_all[sources++] = r.rank == mine ? c.in.data() + run.first * element : r.blocks(before, run.size * element);
@@ -203,8 +206,9 @@ class parted_contribution {
         any &= ~(ones(n) << b);
       }
       for (auto& r : readers)
-        if (r.rank != mine) r.at += static_cast<std::size_t>(std::popcount(r.mask(first, s.blocks))) * block_bytes;
+        if (r.rank != mine) r.at += static_cast<std::size_t>(std::popcount(masks[r.rank])) * block_bytes;
     }
+    for (const auto& r : readers) tell.bytes_received += r.rank == mine || s.blocks == 0 ? 0 : r.at;
   }
   // What is not there is null. A large output goes past the caches, where lines that are written whole need not be read before.
   static void copy(const call& c, const section& s, reader from, report& tell) {
@@ -231,6 +235,7 @@ class parted_contribution {
       });
       from.at += done;
     }
+    tell.bytes_received += s.blocks == 0 ? 0 : from.at;
     publish(how);
   }
 

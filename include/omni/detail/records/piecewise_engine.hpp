@@ -35,8 +35,9 @@ class piecewise_engine {
  public:
   /// Whether it can run the call, of which the ranks have agreed that they share memory.
   [[nodiscard]] static bool suits(const call& c, const any_transport& transport, const any_mailbox& messages) {
-    if (!c.shares || !c.agreed || c.packs_over(true) || !messages.shares_packets()) return false;
-    if (transport.size() > automatic::most_sharing_ranks || c.uniform_block() * c.element_bytes() > rooted_piece / 16) return false;
+    if (!c.shares || !c.agreed || c.some_pack || !messages.shares_packets()) return false;
+    if (transport.size() > automatic::most_sharing_ranks || !c.equal_blocks()) return false;
+    if (parted_contribution::block_of(c) * c.element_bytes() > rooted_piece / 16) return false;
     if (c.kind != collective_kind::allreduce) return parted_contribution::suits(c);
     return c.is_plain() && (contribution::is_sparse(c) || !c.skips());
   }
@@ -51,9 +52,10 @@ class piecewise_engine {
     const bool far = window_.distance().is_far();
     const bool has_root = parted_ && c.cut() == nullptr;
     depth_ = has_root ? most_depth : far ? 1 : 2;
-    auto blocks = (has_root ? rooted_piece : far ? largest_piece : least_piece) / (c.uniform_block() * c.element_bytes());
+    const auto block = parted_contribution::block_of(c);
+    auto blocks = (has_root ? rooted_piece : far ? largest_piece : least_piece) / (block * c.element_bytes());
     if (c.cut() != nullptr) blocks = std::max<std::size_t>(blocks / ranks_, 1);
-    piece_ = parted_ ? blocks : blocks * c.uniform_block();
+    piece_ = parted_ ? blocks : blocks * block;
     const auto all = parted_ ? parted_contribution::most_rows(c, ranks_) : c.size();
     pieces_ = (all + piece_ - 1) / piece_;
   }
@@ -116,6 +118,10 @@ class piecewise_engine {
       if (r != rank_ && (folds ? s.contribution : s.result)[r].data() == nullptr) found.peers.push_back(static_cast<int>(r));
     return found;
   }
+  /// Also after an error that leaves the communicator usable: the others wait for this rank's packets.
+  void give_up() noexcept {
+    if (started_) window_.records().give_up(messages_.call());
+  }
   void finish(report& r) const {
     r = report_;
     r.topology = colocated::name;
@@ -175,8 +181,8 @@ class piecewise_engine {
         case contribution_came:
           s.contribution[rank] = {c.data, c.bytes};
           ++s.contributions;
-          // Give or take, the part of it that is for this rank.
-          report_.bytes_received += c.bytes / (call_.gathers() ? 1 : others());
+          // Give or take, the part of it that is folded here.
+          if (!parted_) report_.bytes_received += c.bytes / others();
           break;
         case result_came:
           s.result[rank] = {c.data, c.bytes};
@@ -203,7 +209,7 @@ class piecewise_engine {
     std::size_t bytes = 0;
     if (parted_) {
       bytes = parted_contribution::write(call_, {rank_, ranks_}, rows(written_), s.room, how, here);
-      report_.bytes_sent += bytes * (call_.gathers() ? others() : 1);
+      report_.bytes_sent += parted_contribution::sent(call_, bytes, ranks_);
     } else {
       const auto c = piece(written_);
       bytes = contribution::write(c, rank_, ranks_, s.room, how, here);
@@ -217,6 +223,7 @@ class piecewise_engine {
   void count(const report& here) {
     report_.blocks_sent += here.blocks_sent;
     report_.union_blocks += here.union_blocks;
+    report_.bytes_received += here.bytes_received;
   }
   void fold() {
     auto& s = slot(folded_);

@@ -157,9 +157,10 @@ class collective : public operation_base {
     patience_.limit(limit_of(call_, transport_));
     if (call_.codec() != nullptr && !std::exchange(encodes_, true)) call_.codec()->begin(rank_, ranks_, number_);
     if (auto* const w = transport_.shared_window(); w != nullptr && !records_)
-      records_.emplace(*w, number_, call_,
-                       how_.chooser != nullptr && call_.group() == nullptr && transport_.agreed_topology() == preset::automatic &&
-                           (call_.kind == collective_kind::allreduce || parted_contribution::suits(call_)));
+      records_.emplace(
+          *w, number_, call_,
+          how_.chooser != nullptr && call_.group() == nullptr && transport_.agreed_topology() == preset::automatic &&
+              (call_.kind == collective_kind::allreduce || (how_.chooser->small_bytes == 0 && parted_contribution::suits(call_))));
     if (records_ && !records_->may_tell()) {
       nudge_now_and_then();
       return false;

@@ -60,7 +60,7 @@ class shared_agreement {
           room = room_.first(
               parted_contribution::write(c, {window_->rank(), number_of_ranks()}, {}, room_, window_->how_to_store(), r));
         });
-        return window_->records().tell(number_, digest, c.density, elements, has_room, room);
+        return window_->records().tell(number_, digest, c.density, elements, {has_room, c.asks_to_pack_everywhere()}, room);
       }
       const auto mine = window_->rank(), parts = number_of_parts();
       timed(c, r.detect_seconds,
@@ -72,7 +72,7 @@ class shared_agreement {
       c.density = s.density;
       elements = s.elements;
     }
-    window_->records().tell(number_, digest, c.density, elements, has_room, room);
+    window_->records().tell(number_, digest, c.density, elements, {has_room, c.asks_to_pack_everywhere()}, room);
   }
   /// Whether the others have left theirs.
   [[nodiscard]] bool heard() const { return window_->records().heard(number_); }
@@ -96,6 +96,7 @@ class shared_agreement {
     c.density = a.density;
     c.pack_by(a.has_room ? 1 : a.elements);  // in shared memory nobody packs who need not
     c.shares = a.has_room;
+    c.some_pack = a.some_pack;
     c.agreed = a.same;
     auto result = a.same ? outcome::agree : outcome::differ;
     taking([&] {
@@ -175,7 +176,7 @@ class shared_agreement {
     std::size_t bytes = 0;
     timed(c, r.detect_seconds, [&] { bytes = own_->write(all, window_->how_to_store()); });
     room_ = all.subspan(std::min((bytes + cache_line - 1) / cache_line * cache_line, all.size()));
-    window_->records().tell(number_, digest, c.density, 1, has_room, all.first(bytes));
+    window_->records().tell(number_, digest, c.density, 1, {has_room, false}, all.first(bytes));
   }
   outcome conclude_own(const call& c, bool has_room, report& r) {
     const auto all = recorded();
@@ -191,7 +192,7 @@ class shared_agreement {
     const auto n = number_of_ranks(), mine = window_->rank();
     timed(c, c.gathers() ? r.deliver_seconds : r.fold_seconds,
           [&] { parted_contribution::take(c, mine, {}, std::span(recorded_by_all).first(n), r); });
-    parted_contribution::count_bytes(c, std::span(recorded_by_all).first(n), mine, r);
+    r.bytes_sent = parted_contribution::sent(c, recorded_by_all[mine].size(), n);
     r.blocks_total = c.blocks_there();
     r.extra_bytes = recorded_by_all[mine].size();
     r.topology = "colocated";

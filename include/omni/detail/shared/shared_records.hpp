@@ -54,15 +54,20 @@ class shared_records : public record_sizes {
     const auto large = large_bytes(static_cast<int>(segments_->ranks()));
     return segment.subspan(data_ + large * i, large);
   }
+  /// What a rank says beside.
+  struct wishes {
+    bool has_room = true;  ///< it has memory for packets
+    bool packs = false;    ///< it wants its blocks packed, wherever they go
+  };
   /// Tells the others of a call. Precondition: may_tell().
-  void tell(std::uint32_t call, std::int64_t digest, double density, double elements, bool has_room,
+  void tell(std::uint32_t call, std::int64_t digest, double density, double elements, wishes of_rank,
             std::span<const std::byte> contribution) {
     ++told_;
     auto& r = record_of(segments_->rank(), call);
     r.digest = digest;
     r.density = density;
     r.elements = static_cast<float>(elements);
-    r.has_room = has_room ? 1 : 0;
+    r.wishes = (of_rank.has_room ? 1U : 0U) | (of_rank.packs ? 2U : 0U);
     r.bytes = static_cast<std::uint32_t>(contribution.size());
     r.offset = segments_->offset_of(contribution);
     publish(segments_->how_to_store());
@@ -95,10 +100,11 @@ class shared_records : public record_sizes {
   }
   /// What the records of a call come to.
   struct agreement {
-    bool same = true;      ///< all called alike
-    bool has_room = true;  ///< all said so
-    double density = 0;    ///< of the densest
-    double elements = 0;   ///< the same, of the elements of blocks that are not null
+    bool same = true;        ///< all called alike
+    bool has_room = true;    ///< all said so
+    bool some_pack = false;  ///< some rank does
+    double density = 0;      ///< of the densest
+    double elements = 0;     ///< the same, of the elements of blocks that are not null
   };
   [[nodiscard]] agreement agreed(std::uint32_t call) const {
     agreement a;
@@ -106,7 +112,8 @@ class shared_records : public record_sizes {
     for (std::size_t r = 0; r < segments_->ranks(); ++r) {
       const auto& theirs = record_of(r, call);
       a.same = a.same && theirs.digest == mine.digest;
-      a.has_room = a.has_room && theirs.has_room != 0;
+      a.has_room = a.has_room && (theirs.wishes & 1U) != 0;
+      a.some_pack = a.some_pack || (theirs.wishes & 2U) != 0;
       a.density = std::max(a.density, theirs.density);
       a.elements = std::max(a.elements, static_cast<double>(theirs.elements));
     }
@@ -160,7 +167,7 @@ class shared_records : public record_sizes {
     std::int64_t digest = 0;
     double density = 0;
     float elements = 0;
-    std::uint32_t has_room = 0;
+    std::uint32_t wishes = 0;
     std::uint32_t offset = 0, bytes = 0;  // of the contribution in the segment
     std::uint32_t folded_offset = 0, folded_bytes = 0;
     // A tiny contribution arrives with the line that tells of it.
