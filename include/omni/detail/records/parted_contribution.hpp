@@ -86,7 +86,6 @@ class parted_contribution {
 
  private:
   static constexpr std::size_t line = 64;  // of a cache
-  static constexpr std::size_t most_ranks = 64;
   static constexpr std::size_t aligned(std::size_t bytes) { return (bytes + line - 1) / line * line; }
   static std::size_t head(std::size_t ranks) { return aligned(ranks * sizeof(std::uint32_t)); }
   static std::size_t masks_bytes(std::size_t blocks) { return aligned((blocks + 63) / 64 * sizeof(std::uint64_t)); }
@@ -178,9 +177,10 @@ class parted_contribution {
 
   static void fold(const call& c, std::size_t mine, const section& s, contributions all, report& tell) {
     const auto element = c.element_bytes(), block_bytes = block_of(c) * element;
-    std::array<reader, most_ranks> readers_of_all{};
-    std::array<const void*, most_ranks> sources_of_all;  // NOLINT(cppcoreguidelines-pro-type-member-init): those that there are
-    std::array<std::uint64_t, most_ranks> masks{};       // read once: another rank writes them
+    constexpr std::size_t most = 64;  // ranks
+    std::array<reader, most> readers_of_all{};
+    std::array<const void*, most> sources_of_all;  // NOLINT(cppcoreguidelines-pro-type-member-init): those that there are
+    std::array<std::uint64_t, most> masks{};       // read once: another rank writes them
     const auto readers = std::span(readers_of_all).first(all.size());
     for (std::size_t rank = 0; rank < all.size(); ++rank) readers[rank] = read(all[rank], rank, s, mine);
     for (std::size_t first = 0; first < s.blocks; first += 64) {
