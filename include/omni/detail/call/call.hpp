@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -32,6 +33,8 @@ struct fixed_loops;
 
 /// Where there is no member.
 struct nothing {};
+/// What a fold reads, one of each rank, where ranks share memory.
+using few_sources = std::array<const void*, 64>;
 
 /// Everything about one collective that is known before anything is sent: what a topology's engine works on. The types of the
 /// caller's arguments are behind its functions: tensors are bytes here, and lengths are counted in elements.

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -205,9 +204,8 @@ class contribution {
 
   // The smallest tensors, of so few ranks: no detours.
   static void fold_all(const call& c, contributions all, std::size_t mine) {
-    constexpr std::size_t most = 64;
-    std::array<const void*, most> sources;  // NOLINT(cppcoreguidelines-pro-type-member-init): those that there are
-    expect(all.size() <= most, 0);
+    few_sources sources;  // NOLINT(cppcoreguidelines-pro-type-member-init): those that there are
+    expect(all.size() <= sources.size(), 0);
     for (std::size_t rank = 0; rank < all.size(); ++rank) sources[rank] = all[rank].data();
     sources[mine] = c.in.data();
     c.fold(std::span<const void* const>(sources).first(all.size()), false, c.out.data(), c.size());

@@ -177,10 +177,9 @@ class parted_contribution {
 
   static void fold(const call& c, std::size_t mine, const section& s, contributions all, report& tell) {
     const auto element = c.element_bytes(), block_bytes = block_of(c) * element;
-    constexpr std::size_t most = 64;  // ranks
-    std::array<reader, most> readers_of_all{};
-    std::array<const void*, most> sources_of_all;  // NOLINT(cppcoreguidelines-pro-type-member-init): those that there are
-    std::array<std::uint64_t, most> masks{};       // read once: another rank writes them
+    few_sources sources_of_all;  // NOLINT(cppcoreguidelines-pro-type-member-init): those that there are
+    std::array<reader, std::tuple_size_v<few_sources>> readers_of_all{};
+    std::array<std::uint64_t, std::tuple_size_v<few_sources>> masks{};  // read once: another rank writes them
     const auto readers = std::span(readers_of_all).first(all.size());
     for (std::size_t rank = 0; rank < all.size(); ++rank) readers[rank] = read(all[rank], rank, s, mine);
     for (std::size_t first = 0; first < s.blocks; first += 64) {
