@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: BSL-1.0
 #
 # The main job: omni against MPI_Allreduce on this machine. Installs what is missing (Debian, as root or with sudo), builds, runs on 2
-# and 4 ranks, and writes table, JSON and picture to build/bench/. Eight minutes on 2 cores.
+# and 4 ranks, and writes table, JSON and picture to build/bench/. Two to eight minutes on 2 cores.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
