@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -33,6 +34,21 @@ class whole_runs {
     const std::uint64_t found = look(0, blocks);
     in_a_row_ = is_much(found, blocks) ? in_a_row_ + 1 : 0;
     return in_a_row_ != 0 ? all : found;
+  }
+
+  /// The same of up to 64 blocks of so many bytes, a few at a time: take(marks) copies some of them while they
+  /// are in the first cache.
+  template <class Look, class Take>
+  [[nodiscard]] std::uint64_t taken_in_cache(std::size_t blocks, std::size_t block_bytes, const Look& look, const Take& take) {
+    const auto together = std::bit_floor(std::clamp<std::size_t>((std::size_t{32} << 10U) / block_bytes, 1, 64));
+    std::uint64_t all = 0;
+    for (std::size_t from = 0; from < blocks; from += together) {
+      const auto marks = taken(std::min(together, blocks - from), [&](std::size_t i, std::size_t n) { return look(from + i, n); })
+                         << from;
+      all |= marks;
+      take(marks);
+    }
+    return all;
   }
 
  private:

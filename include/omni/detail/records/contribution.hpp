@@ -46,24 +46,19 @@ class contribution {
     lent_scratch lent;
     const auto& own = lent->owned_by(owners_of(c, parts), blocks);
     auto at = head(c);
-    // Copied while they are in the first cache.
-    const auto together = std::bit_floor(std::clamp<std::size_t>((std::size_t{32} << 10U) / (block * c.element_bytes()), 1, 64));
     whole_runs whole(c.is_seen_exactly(), 90);
     for (std::size_t first = 0; first < blocks; first += 64) {
-      std::uint64_t mask = 0;
-      for (std::size_t from = 0; from < std::min<std::size_t>(64, blocks - first); from += together) {
-        const auto here = std::min(together, blocks - first - from);
-        const auto taken = whole.taken(here, [&](std::size_t i, std::size_t n) {
-          const auto b = first + from + i;
-          return c.mark(c.input(b), c.range(b, n).size, block) & ones(n);
-        });
-        mask |= taken << from;
-        for_each_run(taken << from & ~own.of(mine, first), [&](std::size_t b, std::size_t n) {
-          const auto bytes = c.range(first + b, n).size * c.element_bytes();
-          copy_out(to.data() + at, c.input(first + b), bytes, how);
-          at += bytes;
-        });
-      }
+      const auto look = [&](std::size_t b, std::size_t n) {
+        return c.mark(c.input(first + b), c.range(first + b, n).size, block) & ones(n);
+      };
+      const auto copy = [&](std::size_t b, std::size_t n) {
+        const auto bytes = c.range(first + b, n).size * c.element_bytes();
+        copy_out(to.data() + at, c.input(first + b), bytes, how);
+        at += bytes;
+      };
+      const std::uint64_t mask =
+          whole.taken_in_cache(std::min<std::size_t>(64, blocks - first), block * c.element_bytes(), look,
+                               [&](std::uint64_t found) { for_each_run(found & ~own.of(mine, first), copy); });
       std::memcpy(to.data() + first / 8, &mask, sizeof(mask));
       r.blocks_sent += static_cast<std::size_t>(std::popcount(mask));
       if (!c.in_place())

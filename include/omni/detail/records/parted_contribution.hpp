@@ -116,27 +116,22 @@ class parted_contribution {
                                    stores how, report& tell) {
     const auto element = c.element_bytes(), u = block_of(c);
     const bool clears = !with_blocks && !c.in_place();  // of this rank's own part, which is folded here
-    // Copied while they are in the first cache.
-    const auto together = std::bit_floor(std::clamp<std::size_t>((std::size_t{32} << 10U) / (u * element), 1, 64));
-    // Nothing is taken whole that is not folded: null elements are written in any case.
-    whole_runs whole(with_blocks && !c.gathers() && c.is_seen_exactly(), 90);
+    whole_runs whole(with_blocks && c.is_seen_exactly(), 90);
     auto at = masks + masks_bytes(s.blocks);
     for (std::size_t first = 0; first < s.blocks; first += 64) {
-      std::uint64_t mask = 0;
       const auto here = std::min<std::size_t>(64, s.blocks - first);
-      for (std::size_t from = 0; from < here; from += together) {
-        const auto n = std::min(together, here - from);
-        const auto taken = whole.taken(n, [&](std::size_t i, std::size_t k) {
-          const auto run = range(c, s, first + from + i, k);
-          return c.mark(c.in.data() + run.first * element, run.size, u) & ones(k);
-        });
-        mask |= taken << from;
-        for_each_run(with_blocks ? taken << from : 0, [&](std::size_t b, std::size_t k) {
-          const auto run = range(c, s, first + b, k);
-          copy_out(to.data() + at, c.in.data() + run.first * element, run.size * element, how);
-          at += run.size * element;
-        });
-      }
+      const auto look = [&](std::size_t b, std::size_t n) {
+        const auto run = range(c, s, first + b, n);
+        return c.mark(c.in.data() + run.first * element, run.size, u) & ones(n);
+      };
+      const auto copy = [&](std::size_t b, std::size_t n) {
+        const auto run = range(c, s, first + b, n);
+        copy_out(to.data() + at, c.in.data() + run.first * element, run.size * element, how);
+        at += run.size * element;
+      };
+      const std::uint64_t mask = whole.taken_in_cache(here, u * element, look, [&](std::uint64_t found) {
+        if (with_blocks) for_each_run(found, copy);
+      });
       std::memcpy(to.data() + masks + first / 8, &mask, sizeof(mask));
       tell.blocks_sent += static_cast<std::size_t>(std::popcount(mask));
       if (c.gathers()) tell.union_blocks += static_cast<std::size_t>(std::popcount(mask));

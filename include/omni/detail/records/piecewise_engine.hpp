@@ -146,7 +146,7 @@ class piecewise_engine {
     std::size_t contributions = 0, results = 0;  // of others
     std::size_t under_way = 0;                   // packets of this rank that others have not read
   };
-  enum word : std::uint64_t { sent, result_sent, contribution_came, result_came };
+  enum word : std::uint64_t { read_by_peer, contribution_came, result_came };
 
   [[nodiscard]] std::size_t others() const { return ranks_ - 1; }
   [[nodiscard]] slot_type& slot(std::size_t piece) { return slots_[piece % depth_]; }
@@ -173,8 +173,7 @@ class piecewise_engine {
       auto& s = slots_[static_cast<std::size_t>(c.token >> 16U & 0xffffU)];
       const auto rank = static_cast<std::size_t>(c.token & 0xffffU);
       switch (static_cast<word>(c.token >> 32U)) {
-        case sent:
-        case result_sent:
+        case read_by_peer:
           --s.under_way;
           --sent_;
           break;
@@ -193,10 +192,10 @@ class piecewise_engine {
     }
     return !done.empty();
   }
-  void send(unsigned stream, word w, std::size_t k, std::span<const std::byte> packet) {
+  void send(unsigned stream, std::size_t k, std::span<const std::byte> packet) {
     for (std::size_t d = 1; d < ranks_; ++d) {
       const auto peer = (rank_ + d) % ranks_;
-      messages_.send(static_cast<int>(peer), stream, packet, token(w, k % depth_, peer));
+      messages_.send(static_cast<int>(peer), stream, packet, token(read_by_peer, k % depth_, peer));
     }
     slot(k).under_way += others();
     sent_ += others();
@@ -217,7 +216,7 @@ class piecewise_engine {
     }
     count(here);
     s.contribution[rank_] = s.room.first(bytes);
-    send(0, sent, written_++, s.contribution[rank_]);
+    send(0, written_++, s.contribution[rank_]);
   }
   // Of a piece.
   void count(const report& here) {
@@ -234,7 +233,7 @@ class piecewise_engine {
     count(here);
     s.result[rank_] = room.first(bytes);
     report_.bytes_sent += bytes * others();
-    send(1, result_sent, folded_++, s.result[rank_]);
+    send(1, folded_++, s.result[rank_]);
   }
   void take() {
     auto& s = slot(taken_);
