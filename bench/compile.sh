@@ -54,10 +54,15 @@ call() { printf 'void f%s(MPI_Comm c, std::span<%s> x) { %s; }\n' "$1" "$2" "$3"
   call 4 long 'omni::iallreduce(c, x).wait()'
 } > "$work/four.cpp"
 
+pairs() { printf 'auto p%s(MPI_Comm c, std::span<%s> k, std::span<%s> v) { return omni::allreduce(c, omni::sparse_view{k, v}%s); }\n' "$@"; }
+{ printf '%s' "$headers" '#include <omni/sparse.hpp>
+'; pairs 1 unsigned float ''; } > "$work/pairs.cpp"
+{ cat "$work/pairs.cpp"; pairs 2 'unsigned long' double ''; pairs 3 unsigned int ', omni::max{}'; pairs 4 'unsigned long' float ''; } > "$work/four-pairs.cpp"
+
 read -ra mpi <<< "$(mpicxx --showme:compile 2> /dev/null || mpicxx -compile-info | cut -d' ' -f2-)"
 read -ra options <<< "$flags"
 TIMEFORMAT='%U %S'
-for unit in one four; do { echo '#define OMNI_COMPILED'; cat "$work/$unit.cpp"; } > "$work/$unit-compiled.cpp"; done
+for unit in one four pairs four-pairs; do { echo '#define OMNI_COMPILED'; cat "$work/$unit.cpp"; } > "$work/$unit-compiled.cpp"; done
 seconds() { # source, include folder: of the processor
   { time "$compiler" -std=c++20 "${options[@]}" "${mpi[@]}" -I"$2" -c "$work/$1.cpp" -o "$work/$1.o"; } 2>&1 | tail -1 | awk '{print $1 + $2}'
 }
@@ -66,8 +71,8 @@ median() { sort -n "$1" | awk '{v[NR] = $1} END {print v[int((NR + 1) / 2)]}'; }
 versions=(include ${other:+"$other"})
 for _ in $(seq "$repeats"); do
   for v in "${!versions[@]}"; do
-    units="headers included one four"
-    [ -e "${versions[$v]}/omni/compiled.hpp" ] && units="$units one-compiled four-compiled"
+    units="headers included one four pairs four-pairs"
+    [ -e "${versions[$v]}/omni/compiled.hpp" ] && units="$units one-compiled four-compiled pairs-compiled four-pairs-compiled"
     for unit in $units; do seconds $unit "${versions[$v]}" >> "$work/$v.$unit"; size "$work/$unit.o" | awk 'END {print $1}' > "$work/$v.$unit.size"; done
   done
 done
@@ -86,11 +91,18 @@ one one call
 four four calls: float, double, int, long
 one-compiled one call, linking omni::compiled
 four-compiled four calls, linking omni::compiled
+pairs one key-value call
+pairs-compiled one key-value call, linking omni::compiled
 EOF
-  for how in "" -compiled; do
-    [ -e "$work/$v.one$how" ] || continue
-    awk -v a="$(median "$work/$v.one$how")" -v b="$(median "$work/$v.four$how")" -v base="$base" -v s="$(cat "$work/$v.one$how.size")" \
-      -v t="$(cat "$work/$v.four$how.size")" -v what="each further type or operation${how:+, so}" \
+  while read -r first all what; do
+    [ -e "$work/$v.$first" ] || continue
+    awk -v a="$(median "$work/$v.$first")" -v b="$(median "$work/$v.$all")" -v base="$base" -v s="$(cat "$work/$v.$first.size")" \
+      -v t="$(cat "$work/$v.$all.size")" -v what="$what" \
       'BEGIN {printf "%-44s %9.2f %9.1f %10d\n", what, (b - a) / 3, (b - a) / 3 / base, (t - s) / 3}'
-  done
+  done <<EOF
+one four each further type or operation
+one-compiled four-compiled each further type or operation, so
+pairs four-pairs each further key, type or operation
+pairs-compiled four-pairs-compiled each further key, type or operation, so
+EOF
 done

@@ -10,4 +10,6 @@
 #endif
 #define OMNI_COMPILED_SOURCE
 #include "detail/run/compiled_calls.hpp"
+#include "detail/run/compiled_pairs.hpp"
+#include "detail/run/reduce_pairs.hpp"
 #include "engines.hpp"

@@ -2,30 +2,23 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <algorithm>
-#include <array>
-#include <chrono>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <optional>
 #include <span>
-#include <string>
-#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "allreduce.hpp"
-#include "detail/call/stopwatch.hpp"
-#include "detail/call/trace.hpp"
-#include "detail/call/typed_call.hpp"
-#include "detail/pairs/distinct.hpp"
-#include "detail/pairs/recorded_pairs.hpp"
+#include "detail/carry/adapted.hpp"
+#include "detail/pairs/any_vector.hpp"
+#include "detail/pairs/pair_loops.hpp"
 #include "detail/pairs/sparse_call.hpp"
-#include "detail/pairs/sparse_streams.hpp"
-#include "engines.hpp"
+#include "detail/run/argument_checks.hpp"
+#include "detail/run/pair_plan.hpp"
 #include "report.hpp"
 
 namespace omni {
@@ -110,189 +103,89 @@ consteval bool legal_for_pairs() {
   else return legal<collective_kind::allreduce, T, A...>();
 }
 
-template <class K, class T>
-void expect_usable(const sparse_view<K, T>& v) {
-  if (v.width == 0 && (!v.keys.empty() || !v.values.empty()))
-    throw usage(detail::text() << "omni: " << v.keys.size() << " keys with " << v.values.size() << " values have no width");
-  if (v.width == 0) return;
-  if (v.values.size() % v.width != 0 || v.values.size() / v.width != v.keys.size())
-    throw usage(detail::text() << "omni: " << v.keys.size() << " keys of width " << v.width << " do not go with " << v.values.size()
-                               << " values");
-  constexpr std::size_t largest_bytes = std::size_t{1} << 30U;
-  if (v.width > largest_bytes / sizeof(T))
-    throw usage(detail::text() << "omni: a row of " << v.width << " elements is more than a packet holds (1 GiB)");
-  if (!v.keys.empty() && (v.keys.data() == nullptr || v.values.data() == nullptr))
-    throw usage(detail::text() << "omni: the keys or the values are null, but there are " << v.keys.size());
-}
-
-/// Whether everybody sends all to everybody, of what the ranks have agreed on: one latency less than by owners, and fewer bytes too
-/// where hardly any key is on two ranks, (N-1) p against (N-1)/N (p + q), but up to N/2 times as many where all are on all.
-inline bool sends_all_to_all(const sparse_sizes& sizes, std::size_t row_bytes, int ranks) {
-  constexpr double cheap_bytes = 1 << 20U;  // to all others
-  const double n = ranks, pairs = static_cast<double>(sizes.pairs), keys = static_cast<double>(sizes.largest_key) + 1;
-  const bool scattered = pairs < keys * 2 / (n * (n - 1));  // q is the greater for keys that are independent of each other
-  return ranks == 2 || (scattered && (n - 1) * pairs * (static_cast<double>(row_bytes) + 2) <= cheap_bytes);
-}
-
-/// How a key-value call is to run.
-struct pair_plan {
-  std::string_view mode;  ///< the topology's name
-  stream_options options;
-  std::chrono::nanoseconds limit{};  ///< of a wait; 0: none given
-
-  /// Who folds, once the ranks know how much there is.
-  [[nodiscard]] ownership owners(const sparse_sizes& sizes, std::size_t row_bytes, int ranks) const {
-    if (mode == dedicated::name) return ownership::servers;
-    const bool all = mode == automatic::name ? sends_all_to_all(sizes, row_bytes, ranks) : mode == replicated::name;
-    return all ? ownership::replicated : ownership::shared;
-  }
-  /// Whether pairs go through records, where ranks share memory: packets are asked for by their size.
-  [[nodiscard]] bool may_be_recorded() const { return mode != dedicated::name && options.packet_bytes == 0 && options.window == 0; }
-  [[nodiscard]] pair_folding folding(int ranks) const {
-    if (mode == replicated::name || (mode == automatic::name && ranks == 2)) return pair_folding::by_all;
-    return mode == automatic::name ? pair_folding::by_size : pair_folding::by_parts;
-  }
-};
-
-/// One of the operations on the transport that a key-value call consists of.
-template <class Topology>
-report run_part(any_transport& transport, const call& c, const Topology& topology) {
-  collective_by<Topology> op(transport, c, topology);
-  op.finish();
-  return op.result();
-}
-
-/// The largest of what every rank knows of the sizes; they find out here whether they called alike. The width of a rank without
-/// keys counts too, if it is known. Where ranks share memory the pairs go with it: that is all, or another round follows.
-template <class Call>
-report agree_on_sizes(any_transport& transport, Call& call, const pair_plan& plan, recorded_pairs<Call>& records) {
-  std::array<std::uint64_t, 3> all{call.sizes.largest_key, call.sizes.pairs, call.sizes.width};
-  using summary = typed_call<std::uint64_t, max, fixed_blocks, simd_detector>;
-  const summary::policies policies({}, {}, {});
-  detail::call round = summary(policies, all, all);
-  round.terms = &call.given;
-  round.is_part = round.is_summary = true;
-  round.limit = plan.limit;
-  if (plan.may_be_recorded()) round.record = &records;
-  report r;
-  do {
-    const auto one = transport.servers() != 0
-                         ? run_part(transport, round, dedicated{0, plan.options.packet_bytes, plan.options.window})
-                         : run_part(transport, round, replicated{});
-    r.bytes_sent += one.bytes_sent;
-    r.bytes_received += one.bytes_received;
-    r.detect_seconds += one.detect_seconds;
-    r.fold_seconds += one.fold_seconds;
-    r.deliver_seconds += one.deliver_seconds;
-    r.exchange_seconds += one.exchange_seconds;
-  } while (records.heard() && !records.done());
-  if (!records.heard()) call.sizes = {all[0], all[1], all[2]};
-  return r;
-}
-
-/// For a rank that cannot call, because its own pairs could not be folded: the others, who call or will, find that it calls
-/// otherwise.
-template <class Call>
-[[gnu::cold]] void tell_of_failure(any_transport& transport, Call& call, const pair_plan& plan, recorded_pairs<Call>& records) {
-  call.given.topology = short_name<16>("none: it gave up");
-  try {
-    agree_on_sizes(transport, call, plan, records);
-  } catch (const error&) {  // they have
-  }
-}
-
-template <class K, class T, class Op>
-sparse_tensor<K, T> reduce_pairs(any_transport& transport, const sparse_view<K, T>& view, const Op& op, const pair_plan& plan) {
+/// Of a view, but for its types.
+inline void expect_pairs(std::size_t keys, std::size_t values, std::size_t width, std::size_t bytes, bool are_there) {
   expect_environment();
-  expect_usable(view);
-  expect_limit(plan.limit);
-  expect_packets(plan.options.packet_bytes);
-  const stopwatch watch;
-  std::optional<distinct_pairs<K, T>> mine;
-  std::exception_ptr failure;
-  try {
-    mine.emplace(view.keys, view.values, view.width, op);
-  } catch (...) {
-    if (transport.size() == 1 || transport.servers() != 0) throw;
-    failure = std::current_exception();
-  }
-  const auto keys = mine ? mine->keys() : std::span<const K>();
-  const auto sorting = watch.elapsed();
+  if (width == 0 && (keys != 0 || values != 0))
+    throw usage(detail::text() << "omni: " << keys << " keys with " << values << " values have no width");
+  if (width == 0) return;
+  if (values % width != 0 || values / width != keys)
+    throw usage(detail::text() << "omni: " << keys << " keys of width " << width << " do not go with " << values << " values");
+  constexpr std::size_t largest_bytes = std::size_t{1} << 30U;
+  if (width > largest_bytes / bytes)
+    throw usage(detail::text() << "omni: a row of " << width << " elements is more than a packet holds (1 GiB)");
+  if (keys != 0 && !are_there) throw usage(detail::text() << "omni: the keys or the values are null, but there are " << keys);
+}
 
-  using call_type = sparse_call<K, T, Op>;
-  call_type call(op);
-  call.keys = keys;
-  call.values = mine ? mine->values() : nullptr;
-  call.limit = plan.limit;
-  call.is_part = true;
-  call.sizes = {keys.empty() ? 0 : std::uint64_t{keys.back()}, keys.size(), view.width};
-  sparse_result<K, T> result;
-  report r;
-  if (transport.size() == 1) {
-    call.width = std::max<std::size_t>(view.width, 1);
-    result.keys.assign(keys.begin(), keys.end());
-    if (!keys.empty()) append_rows<T>(result.values, call.values, keys.size() * call.width);
-    r.topology = "local";
-    r.blocks_total = call.blocks();
-    r.blocks_sent = r.union_blocks = keys.size();
-  } else {
-    call.given = sparse_terms<K, T>(op, plan.mode, plan.options.packet_bytes, plan.options.window);
-    if (plan.limit.count() != 0) call.given.kind |= 2U;
-    call.terms = &call.given;
-    call.is_agreed_by_terms = true;
-    recorded_pairs<call_type> records(call, view.width, transport.rank(), transport.size(), plan.folding(transport.size()));
-    if (failure) {
-      tell_of_failure(transport, call, plan, records);
-      std::rethrow_exception(failure);
-    }
-    const auto first = agree_on_sizes(transport, call, plan, records);
-    call.width = std::max<std::size_t>(view.width != 0 ? view.width : static_cast<std::size_t>(call.sizes.width), 1);
-    if (records.heard() && records.fits()) {
-      r = records.result(first, result);
-    } else {
-      call.result = &result;
-      const auto owners = plan.owners(call.sizes, call.largest_width() * sizeof(T), transport.size());
-      r = run_part(transport, call, sparse_streams<call_type>{&call, owners, plan.options});
-      r.exchange_seconds += first.detect_seconds + first.fold_seconds + first.deliver_seconds;
-    }
-    r.bytes_sent += first.bytes_sent;
-    r.bytes_received += first.bytes_received;
-    r.exchange_seconds += first.exchange_seconds;
-  }
-  r.detect_seconds += sorting;
-  complete(r, call.bytes(), transport.size(), watch.elapsed());
-  trace(transport.rank(), r);
-  sparse_tensor<K, T> out{std::move(result.keys), {}, call.width, r, {result.contributions, result.results}};
-  if constexpr (std::is_same_v<T, bool>) out.values.assign(result.values.begin(), result.values.end());
-  else out.values = std::move(result.values);
+/// Makes the call out of a view and an operation, and gives it to run(call, plan).
+template <class K, class T, class Op, class F>
+sparse_tensor<K, T> with_pairs(const sparse_view<K, T>& view, const Op& op, pair_plan plan, const F& run) {
+  expect_pairs(view.keys.size(), view.values.size(), view.width, sizeof(T),
+               view.keys.data() != nullptr && view.values.data() != nullptr);
+  const pair_policies<T, Op> policies(op, {}, {});
+  vector_of<K> keys;
+  vector_of<stored<T>> values;
+  sparse_call call;
+  call.fold = {&pair_loops_of<K, T, Op>, &policies};
+  call.given = sparse_terms<K, T>(op, plan.packet_bytes, plan.window);
+  call.keys = {view.keys.data(), sizeof(K)};
+  call.rows = reinterpret_cast<const std::byte*>(view.values.data());
+  call.pairs = view.keys.size();
+  call.width = view.width;
+  call.result_keys = &keys;
+  call.result_rows = &values;
+  const auto r = run(call, plan);
+  sparse_tensor<K, T> out{std::move(keys.all), {}, call.width, r, {call.contributions, call.results}};
+  if constexpr (std::is_same_v<T, bool>) out.values.assign(values.all.begin(), values.all.end());
+  else out.values = std::move(values.all);
   return out;
 }
 
 template <class K, class T, class Comm, class... A>
 sparse_tensor<K, T> allreduce_pairs(Comm& comm, const sparse_view<K, T>& view, const A&... more) {
-  if constexpr (!legal_for_pairs<T, A...>()) {
+  using plain = std::remove_const_t<Comm>;
+  constexpr bool transports = transport_type<plain>;
+  static_assert(transports || is_communicator<plain>,
+                "omni: the first argument is neither a communicator (MPI_Comm, boost::mpi::communicator; is mpi.h found?) nor a "
+                "transport");
+  static_assert(!transports || !std::is_const_v<Comm>, "omni: a transport is changed by sending; it must not be const");
+  if constexpr (!legal_for_pairs<T, A...>() || (transports ? std::is_const_v<Comm> : !is_communicator<plain>)) {
     return {};
   } else {
     const auto c = choose<collective_kind::allreduce, T>(more...);
-    pair_plan plan{c.topology.name, {}, c.limit};
-    if constexpr (requires { c.topology.packet_bytes; }) plan.options = {c.topology.packet_bytes, c.topology.window};
-    const auto on = [&](auto&& transport) {
-      adapted<std::remove_reference_t<decltype(transport)>&> there(transport);
-      return reduce_pairs<K, T>(there, view, c.op, plan);
-    };
+    pair_plan plan{c.topology.name};
+    plan.limit = c.limit;
+    if constexpr (requires { c.topology.packet_bytes; }) {
+      plan.packet_bytes = c.topology.packet_bytes;
+      plan.window = c.topology.window;
+    }
     constexpr bool dedicates = std::is_same_v<decltype(c.topology), dedicated>;
-    decltype(auto) transport = transport_of(comm);
-    static_assert(!may_lose<decltype(transport)>, "omni: key-value tensors need a transport that loses nothing");
-    if constexpr (requires { transport.servers(); }) {
-      if (transport.is_server())
-        throw usage(detail::text() << "omni: rank " << transport.rank() << " of the cluster is a server; only workers call");
-      if (dedicates || plan.mode == automatic::name) plan.mode = transport.servers() != 0 ? dedicated::name : automatic::name;
-      if (plan.mode != dedicated::name) return on(transport.among_workers());
-      expect_within_limits(plan.options.packet_bytes, plan.options.window, view.width * sizeof(T));
-      return on(transport);
+    if constexpr (!transports) {
+      if (dedicates) refuse_servers();
+      return with_pairs(view, c.op, plan, [&](sparse_call& call, const pair_plan& p) {
+        return reduce_pairs_on(communicator<plain>::handle(comm), call, p);
+      });
     } else {
-      if (dedicates) throw usage("omni: a plain communicator has no dedicated servers; make an omni::cluster of it");
-      return on(transport);
+      static_assert(!may_lose<plain>, "omni: key-value tensors need a transport that loses nothing");
+      const auto on = [&](auto& transport) {
+        return with_pairs(view, c.op, plan, [&](sparse_call& call, const pair_plan& p) {
+          adapted<std::remove_reference_t<decltype(transport)>&> there(transport);
+          return reduce_pairs(there, call, p);
+        });
+      };
+      if constexpr (requires { comm.servers(); }) {
+        if (comm.is_server())
+          throw usage(detail::text() << "omni: rank " << comm.rank() << " of the cluster is a server; only workers call");
+        if (dedicates || plan.mode == automatic::name) plan.mode = comm.servers() != 0 ? dedicated::name : automatic::name;
+        if (plan.mode != dedicated::name) {
+          auto&& workers = comm.among_workers();
+          return on(workers);
+        }
+        expect_within_limits(plan.packet_bytes, plan.window, view.width * sizeof(T));
+      } else if (dedicates) {
+        refuse_servers();
+      }
+      return on(comm);
     }
   }
 }
@@ -328,3 +221,9 @@ typename detail::pairs_result<std::remove_cvref_t<View>>::type allreduce(Comm&& 
 }
 
 }  // namespace omni
+
+#if defined(OMNI_COMPILED)
+#include "detail/run/compiled_pairs.hpp"
+#else
+#include "detail/run/reduce_pairs.hpp"
+#endif

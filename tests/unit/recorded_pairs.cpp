@@ -30,8 +30,7 @@ using testing::pair_cell;
 
 using K = std::uint32_t;
 using T = float;
-using call_type = omni::detail::sparse_call<K, T, omni::sum>;
-using records = omni::detail::recorded_pairs<call_type>;
+using policies = omni::detail::pair_policies<T, omni::sum>;
 using span = std::span<const std::byte>;
 
 // What a rank writes to, as a window has it.
@@ -46,14 +45,32 @@ struct room {
 
 struct rank {
   rank(const testing::pairs<K, T>& p, std::size_t width, int number, int ranks, pair_folding how)
-      : own(p.keys, p.values, width, omni::sum{}), call(omni::sum{}), words(call, width, number, ranks, how) {
-    call.keys = own.keys();
-    call.values = own.values();
-    call.sizes = {call.keys.empty() ? 0 : std::uint64_t{call.keys.back()}, call.keys.size(), width};
+      : own({&omni::detail::pair_loops_of<K, T, omni::sum>, &values_of_policies}, {p.keys.data(), sizeof(K)},
+            reinterpret_cast<const std::byte*>(p.values.data()), p.keys.size(), width * sizeof(T)),
+        call(call_of(width)),
+        words(call, number, ranks, how) {}
+  rank(const rank&) = delete;
+  rank(rank&&) = delete;
+  rank& operator=(const rank&) = delete;
+  rank& operator=(rank&&) = delete;
+  ~rank() = default;
+  omni::detail::sparse_call call_of(std::size_t width) {
+    omni::detail::sparse_call c;
+    c.fold = {&omni::detail::pair_loops_of<K, T, omni::sum>, &values_of_policies};
+    c.keys = own.keys();
+    c.rows = own.rows();
+    c.pairs = own.size();
+    c.sizes = {c.pairs == 0 ? 0 : c.keys[c.pairs - 1], c.pairs, width};
+    c.result_keys = &keys;
+    c.result_rows = &values;
+    return c;
   }
-  omni::detail::distinct_pairs<K, T> own;
-  call_type call;
-  records words;
+  policies values_of_policies{omni::sum{}, {}, {}};
+  omni::detail::vector_of<K> keys;
+  omni::detail::vector_of<T> values;
+  omni::detail::distinct_pairs own;
+  omni::detail::sparse_call call;
+  omni::detail::recorded_pairs words;
 };
 struct outcome {
   std::string wrong;
@@ -108,12 +125,11 @@ outcome play(const pair_cell& c, pair_folding how, std::size_t bytes, bool messa
   const auto wanted = testing::expected_pairs(inputs, c.width, oracle::twin<omni::sum>{});
   std::size_t out = 0, in = 0;
   for (std::size_t r = 0; r < n; ++r) {
-    omni::detail::sparse_result<K, T> result;
-    all[r]->words.result(sent[r], result);
+    static_cast<void>(all[r]->words.result(sent[r]));
     out += sent[r].bytes_sent;
     in += sent[r].bytes_received;
-    if (result.keys != wanted.keys) o.wrong = "the keys of rank " + std::to_string(r);
-    else if (!oracle::equal(result.values, wanted.values)) o.wrong = "the values of rank " + std::to_string(r);
+    if (all[r]->keys.all != wanted.keys) o.wrong = "the keys of rank " + std::to_string(r);
+    else if (!oracle::equal(all[r]->values.all, wanted.values)) o.wrong = "the values of rank " + std::to_string(r);
   }
   if (out != in) o.wrong += "bytes that were sent and not received";
   return o;
@@ -204,10 +220,10 @@ TEST_CASE("recorded pairs: ranks whose keys lie behind each other's") {
   CHECK(rounds > 15);
   CHECK(rounds < 40);
   CHECK(written < 3 * 4 * 5000 * 8);
-  omni::detail::sparse_result<K, T> result;
-  all[2]->words.result(sent, result);
-  CHECK(result.keys.size() == 20000);
-  CHECK(std::is_sorted(result.keys.begin(), result.keys.end()));
+  const auto& found = all[2]->keys.all;
+  CHECK(found.size() == 20000);
+  CHECK(std::is_sorted(found.begin(), found.end()));
+  CHECK(all[2]->words.result(sent).union_blocks == 20000);
 }
 
 TEST_CASE("recorded pairs: rows for which there is no room") {

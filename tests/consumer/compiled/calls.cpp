@@ -5,8 +5,10 @@
 
 #include <mpi.h>
 
+#include <cstdint>
 #include <omni/calibrate.hpp>
 #include <omni/plan.hpp>
+#include <omni/sparse.hpp>
 #include <vector>
 
 static_assert(!omni::detail::sees_engines<omni::automatic>);
@@ -25,5 +27,9 @@ bool other_calls() {
   omni::plan planned(MPI_COMM_WORLD, started.size());
   planned.run(started);
   static_cast<void>(omni::calibrate(MPI_COMM_WORLD));
+  const std::vector<std::uint32_t> keys{static_cast<std::uint32_t>(rank), 1000};
+  const auto pairs = omni::allreduce(MPI_COMM_WORLD, omni::sparse_view{keys, std::vector<float>{1, 2}});
+  const auto n = static_cast<std::size_t>(ranks);
+  if (pairs.keys.size() != n + 1 || pairs.values[n] != 2 * static_cast<float>(ranks)) return false;
   return highest[2999] == ranks - 1 && started[6] == ranks * ranks && group[1][4] == 3 * ranks;
 }

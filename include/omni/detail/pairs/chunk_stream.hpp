@@ -24,11 +24,10 @@
 namespace omni::detail {
 
 /// The chunk at the front of a stream that arrives, its keys read.
-template <class T>
 struct chunk_cursor {
   std::array<std::uint64_t, chunk_pairs> indexes{};
   chunk_header header;
-  pair_source<T> pairs;
+  pair_source pairs;
   std::size_t bytes = 0;
   std::uint64_t taken = 0;  ///< pairs of the stream so far
   std::uint64_t floor = 0;  ///< the last index of the chunk before
@@ -54,8 +53,7 @@ struct chunk_cursor {
     const auto* const at = stream.elements(bytes);
     const auto wrong = read_keys(header, at + sizeof(header), indexes.data());
     expect(wrong.empty(), wrong);
-    const auto* const values = reinterpret_cast<const T*>(at + layout.values_at(header.key_bytes));
-    pairs = {indexes.data(), values, nullptr, 0, header.pairs};
+    pairs = {{indexes.data()}, at + layout.values_at(header.key_bytes), nullptr, 0, header.pairs};
     open = true;
   }
   /// The chunk has been taken.
@@ -71,9 +69,9 @@ inline constexpr auto everything = std::numeric_limits<std::uint64_t>::max();
 
 /// Up to which index the streams that have chunks at their fronts can be folded: nothing up to there can come any more. Nothing if
 /// one of them has to be waited for; everything if all have ended.
-template <class T>
-std::optional<std::uint64_t> foldable(std::span<in_stream> streams, std::span<chunk_cursor<T>> fronts, const chunk_layout& layout,
-                                      const key_groups& map, std::size_t owner, std::uint64_t most) {
+inline std::optional<std::uint64_t> foldable(std::span<in_stream> streams, std::span<chunk_cursor> fronts,
+                                             const chunk_layout& layout, const key_groups& map, std::size_t owner,
+                                             std::uint64_t most) {
   auto bound = everything;
   for (std::size_t i = 0; i < streams.size(); ++i) {
     auto& front = fronts[i];
@@ -84,8 +82,7 @@ std::optional<std::uint64_t> foldable(std::span<in_stream> streams, std::span<ch
   return bound;
 }
 /// Drops the chunks that have been folded.
-template <class T>
-void pop_folded(std::span<in_stream> streams, std::span<chunk_cursor<T>> fronts, any_mailbox& messages) {
+inline void pop_folded(std::span<in_stream> streams, std::span<chunk_cursor> fronts, any_mailbox& messages) {
   for (std::size_t i = 0; i < streams.size(); ++i) {
     auto& front = fronts[i];
     if (!front.open || front.pairs.at != front.header.pairs) continue;

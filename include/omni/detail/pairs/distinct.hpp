@@ -7,49 +7,54 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
+#include <cstring>
 #include <limits>
-#include <memory>
+#include <optional>
 #include <span>
-#include <type_traits>
 #include <utility>
-#include <vector>
 
+#include "../detect/elements.hpp"
+#include "../memory/workspace.hpp"
+#include "fold_pairs.hpp"
+#include "fold_room.hpp"
 #include "pair_list.hpp"
+#include "pair_loops.hpp"
 
 namespace omni::detail {
 
 /// A key, and what goes with it: its element, or which of the rank's pairs it came from.
-template <class K, class With>
+template <class U>
 struct key_with {
-  K key;
-  With with;
+  U key, with;
 };
 
 /// Sorts by key, and keeps pairs of one key in their order: by bytes, lowest first, without those that are the same in all keys.
 /// `spare` is as long; which of the two has the result.
-template <class K, class With>
-std::span<key_with<K, With>> sort_by_key(std::span<key_with<K, With>> pairs, std::span<key_with<K, With>> spare) {
+template <class U>
+std::span<key_with<U>> sort_by_key(std::span<key_with<U>> pairs, std::span<key_with<U>> spare) {
+  // The other way round clang would take "key <" for the concept of that name.
+  const auto before = [](const key_with<U>& a, const key_with<U>& b) { return b.key > a.key; };
+  if (std::is_sorted(pairs.begin(), pairs.end(), before)) return pairs;
   constexpr std::size_t few = 512;
   if (pairs.size() < few) {
-    std::stable_sort(pairs.begin(), pairs.end(), [](const auto& a, const auto& b) { return a.key < b.key; });
+    std::stable_sort(pairs.begin(), pairs.end(), before);
     return pairs;
   }
-  const auto digit = [](K key, std::size_t byte) { return static_cast<std::size_t>(std::uint64_t{key} >> (8 * byte) & 255U); };
-  K all = 0;
-  for (const auto& p : pairs) all = static_cast<K>(all | p.key);
-  const auto bytes = (static_cast<std::size_t>(std::bit_width(std::uint64_t{all})) + 7) / 8;
-  std::array<std::array<std::size_t, 256>, sizeof(K)> counts{};
+  const auto digit = [](U key, std::size_t byte) { return static_cast<std::size_t>(key >> (8 * byte) & 255U); };
+  U all = 0;
+  for (const auto& p : pairs) all |= p.key;
+  const auto bytes = (static_cast<std::size_t>(std::bit_width(all)) + 7) / 8;
+  std::array<std::array<std::size_t, 256>, sizeof(U)> counts{};
   for (const auto& p : pairs)
     for (std::size_t byte = 0; byte < bytes; ++byte) ++counts[byte][digit(p.key, byte)];
   for (std::size_t byte = 0; byte < bytes; ++byte) {
     auto& places = counts[byte];
     if (places[digit(pairs[0].key, byte)] == pairs.size()) continue;
-    std::size_t before = 0;
+    std::size_t so_far = 0;
     for (auto& p : places) {
       const auto n = p;
-      p = before;
-      before += n;
+      p = so_far;
+      so_far += n;
     }
     for (const auto& p : pairs) spare[places[digit(p.key, byte)]++] = p;
     std::swap(pairs, spare);
@@ -57,37 +62,27 @@ std::span<key_with<K, With>> sort_by_key(std::span<key_with<K, With>> pairs, std
   return pairs;
 }
 
-/// Keys in order, and what `with(i)` says of number i with each. The memory is not emptied before it is written.
-template <class K, class With>
-class keys_in_order {
- public:
-  template <class F>
-  keys_in_order(std::span<const K> keys, const F& with)
-      : memory_(std::make_unique_for_overwrite<key_with<K, With>[]>(2 * keys.size())), pairs_(memory_.get(), keys.size()) {
-    for (std::size_t i = 0; i < keys.size(); ++i) pairs_[i] = {keys[i], with(i)};
-    if (!std::is_sorted(keys.begin(), keys.end()))
-      pairs_ = sort_by_key(pairs_, std::span(memory_.get() + keys.size(), keys.size()));
-  }
-  [[nodiscard]] std::size_t size() const { return pairs_.size(); }
-  const key_with<K, With>& operator[](std::size_t i) const { return pairs_[i]; }
+/// What is kept from call to call.
+struct distinct_state {
+  byte_vector sorted;
+  own_pairs merged;
+  fold_room fold;
 
- private:
-  std::unique_ptr<key_with<K, With>[]> memory_;
-  std::span<key_with<K, With>> pairs_;
+  [[nodiscard]] std::size_t bytes() const { return sorted.capacity() + merged.bytes() + fold.bytes(); }
 };
 
 /// A rank's pairs with ascending keys, each once: those of one key are folded in the order in which they came. Where they are so
 /// already, nothing is copied.
-template <class K, class T>
 class distinct_pairs {
  public:
-  template <class Op>
-  distinct_pairs(std::span<const K> keys, std::span<const T> values, std::size_t width, const Op& op)
-      : keys_(keys), values_(values.data()) {
-    if (std::adjacent_find(keys.begin(), keys.end(), std::greater_equal<>()) == keys.end()) return;
-    if (width == 1 && may_travel<Op>) merge_elements(values.data(), op);
-    else if (keys.size() <= std::numeric_limits<std::uint32_t>::max()) merge<std::uint32_t>(values.data(), width, op);
-    else merge<std::size_t>(values.data(), width, op);
+  distinct_pairs(const pair_fold& how, const key_span& keys, const std::byte* rows, std::size_t n, std::size_t row_bytes)
+      : keys_(keys), rows_(rows), size_(n) {
+    if (keys.ascend(0, n)) return;
+    // Single elements travel with their keys: looking each up where it lay would miss the caches.
+    const bool is_single = row_bytes == how.element_bytes() && row_bytes <= sizeof(std::uint64_t);
+    const auto with = is_single ? row_bytes : n <= std::numeric_limits<std::uint32_t>::max() ? 4U : 8U;
+    if (keys.bytes <= 4 && with <= 4) merge<std::uint32_t>(how, row_bytes, is_single);
+    else merge<std::uint64_t>(how, row_bytes, is_single);
   }
   distinct_pairs(const distinct_pairs&) = delete;  // it may point at itself
   distinct_pairs(distinct_pairs&&) = delete;
@@ -95,58 +90,54 @@ class distinct_pairs {
   distinct_pairs& operator=(distinct_pairs&&) = delete;
   ~distinct_pairs() = default;
 
-  [[nodiscard]] std::span<const K> keys() const { return keys_; }
-  [[nodiscard]] const T* values() const { return values_; }
+  [[nodiscard]] const key_span& keys() const { return keys_; }
+  [[nodiscard]] const std::byte* rows() const { return rows_; }
+  [[nodiscard]] std::size_t size() const { return size_; }
 
  private:
-  template <class Number, class Op>
-  void merge(const T* values, std::size_t width, const Op& op) {
-    const keys_in_order<K, Number> pairs(keys_, [](std::size_t i) { return static_cast<Number>(i); });
-    own_keys_.reserve(pairs.size());
-    own_values_.reserve(pairs.size() * width);
-    std::vector<const void*> rows;
-    for (std::size_t i = 0; i < pairs.size();) {
-      const auto key = pairs[i].key;
-      rows.clear();
-      for (; i < pairs.size() && pairs[i].key == key; ++i) rows.push_back(values + pairs[i].with * width);
-      own_keys_.push_back(key);
-      append_folded<T>(op, std::span<const void* const>(rows), width, own_values_);
+  template <class U>
+  void merge(const pair_fold& how, std::size_t row_bytes, bool is_single) {
+    auto& s = *state_.emplace();
+    s.sorted.resize(2 * size_ * sizeof(key_with<U>));
+    auto* const memory = reinterpret_cast<key_with<U>*>(s.sorted.data());
+    auto pairs = std::span(memory, size_);
+    with_key(keys_.bytes, [&](auto k) {
+      const auto* const from = keys_.as<decltype(k)>();
+      for (std::size_t i = 0; i < size_; ++i) pairs[i] = {static_cast<U>(from[i]), static_cast<U>(i)};
+    });
+    if (is_single)
+      with_element_size(row_bytes, [&](auto bytes) {
+        for (std::size_t i = 0; i < size_; ++i)
+          std::memcpy(&pairs[i].with, rows_ + i * bytes, std::min<std::size_t>(bytes, sizeof(U)));
+      });
+    pairs = sort_by_key(pairs, std::span(memory + size_, size_));
+
+    // Some at a time, which stay in the caches, and all of one key.
+    constexpr std::size_t at_once = 1024;
+    const auto out = s.merged.list(keys_.bytes, row_bytes);
+    out.clear();
+    out.reserve(size_);
+    const auto* const values = is_single ? reinterpret_cast<const std::byte*>(&pairs[0].with) : rows_;
+    for (std::size_t at = 0; at != size_;) {
+      auto end = std::min(at + at_once, size_);
+      while (end != size_ && pairs[end].key == pairs[end - 1].key) ++end;
+      auto& merged = s.fold.merged;
+      merged.resize(std::max(merged.size(), end - at));
+      std::size_t n = 0;
+      for (; at != end; ++at)
+        merged[n++] = {pairs[at].key,
+                       values + (is_single ? at * sizeof(pairs[0]) : static_cast<std::size_t>(pairs[at].with) * row_bytes)};
+      fold_runs(how, {merged.data(), merged.data() + n, merged.data() + n}, n, out, s.fold);
     }
-    take_own();
-  }
-  // Single elements travel with their keys: looking each up where it lay would miss the caches.
-  template <class Op>
-  static constexpr bool may_travel = std::is_same_v<fold_type<Op, T>, T>&& std::is_default_constructible_v<T> && sizeof(T) <= 16;
-  template <class Op>
-  void merge_elements([[maybe_unused]] const T* values, [[maybe_unused]] const Op& op) {
-    if constexpr (may_travel<Op>) fold_in_order(values, op);
-  }
-  template <class Op>
-  void fold_in_order(const T* values, const Op& op) {
-    const keys_in_order<K, T> pairs(keys_, [&](std::size_t i) { return values[i]; });
-    own_keys_.resize(pairs.size());
-    own_values_.resize(pairs.size());
-    std::size_t n = 0;
-    for (std::size_t i = 0; i < pairs.size(); ++n) {
-      const auto key = pairs[i].key;
-      auto x = pairs[i].with;
-      while (++i < pairs.size() && pairs[i].key == key) x = static_cast<T>(op(x, pairs[i].with));
-      own_keys_[n] = key;
-      own_values_[n] = static_cast<stored<T>>(x);
-    }
-    own_keys_.resize(n);
-    own_values_.resize(n);
-    take_own();
-  }
-  void take_own() {
-    keys_ = own_keys_;
-    values_ = reinterpret_cast<const T*>(own_values_.data());
+    keys_ = out.all_keys();
+    rows_ = out.row_at(0);
+    size_ = out.size();
   }
 
-  std::span<const K> keys_;
-  const T* values_;
-  std::vector<K> own_keys_;
-  std::vector<stored<T>> own_values_;
+  key_span keys_;
+  const std::byte* rows_;
+  std::size_t size_;
+  std::optional<borrowed<distinct_state>> state_;
 };
 
 }  // namespace omni::detail

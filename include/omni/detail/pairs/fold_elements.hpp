@@ -14,11 +14,16 @@
 
 #include "../../operation.hpp"
 #include "fold_room.hpp"
+#include "fold_rows.hpp"
 #include "pair_list.hpp"
 
-// Single elements that are folded as they are: by a table of indexes, or by merging lists. Neither branches by keys.
+// Rows of one element: folded by a table of keys, by merging lists, neither of which branches by keys, or after they are merged.
 
 namespace omni::detail {
+
+/// What a vector of elements is made of: std::vector<bool> has no elements to point at.
+template <class T>
+using stored = std::conditional_t<std::is_same_v<T, bool>, unsigned char, T>;
 
 /// a op b where `both`; else the one that is there. No branch depends on which: a processor could not foresee it. Where only one
 /// is there the operation gets zeros, so that it never meets two numbers that do not belong together.
@@ -54,26 +59,26 @@ inline std::uint64_t bits_of_bytes(const unsigned char* from) {
   return bits;
 }
 
-/// Folds source by source into a table of the indexes [first, last], which takes no decision that depends on the order of keys.
+/// Folds source by source into a table of the keys [first, last], which takes no decision that depends on the order of keys.
 /// What comes out is written from `keys` and `values` on: how much.
 template <class T, class Index, class Op>
-std::size_t fold_by_table(const Op& op, std::span<pair_source<T, Index>> sources, Index first, Index last, Index* keys,
-                          stored<T>* values, fold_room<T, Index>& room) {
+std::size_t fold_by_table(const Op& op, std::span<pair_source> sources, Index first, Index last, Index* keys, stored<T>* values,
+                          fold_room& room) {
   const auto range = static_cast<std::size_t>(last - first) + 1, rounded = (range + 63) / 64 * 64;
   auto marks = std::move(room.present);  // if the operation throws it is not given back
-  if (marks.size() < rounded) {
-    marks.resize(rounded);
-    room.partial.resize(rounded);
-  }
+  if (marks.size() < rounded) marks.resize(rounded);
+  room.partial.resize(rounded * sizeof(T));
   auto* const present = marks.data();
-  auto* const partial = room.partial.data();
+  auto* const partial = reinterpret_cast<stored<T>*>(room.partial.data());
   bool is_first = true;
   for (auto& s : sources) {
-    if (s.at == s.end || s.index() > last) continue;
-    const auto end = static_cast<std::size_t>(std::upper_bound(s.indexes + s.at, s.indexes + s.end, last) - s.indexes);
-    for (; s.at != end; ++s.at) {
-      const auto i = static_cast<std::size_t>(s.index() - first);
-      const T& x = *s.row(1);
+    const auto* const from = s.keys.as<Index>();
+    if (s.at == s.end || from[s.at] > last) continue;
+    const auto* const elements = reinterpret_cast<const T*>(s.rows);
+    const auto end = static_cast<std::size_t>(std::upper_bound(from + s.at, from + s.end, last) - from);
+    for (auto at = s.at; at != end; ++at) {
+      const auto i = static_cast<std::size_t>(from[at] - first);
+      const T& x = elements[at];
       if (is_first) {
         partial[i] = static_cast<stored<T>>(x);
       } else {
@@ -82,6 +87,7 @@ std::size_t fold_by_table(const Op& op, std::span<pair_source<T, Index>> sources
       }
       present[i] = 1;
     }
+    s.at = end;
     is_first = false;
   }
   std::size_t n = 0;
@@ -100,12 +106,12 @@ std::size_t fold_by_table(const Op& op, std::span<pair_source<T, Index>> sources
   return n;
 }
 
-/// Merges two ascending lists; of an index that both have the elements are folded. How many come out.
+/// Merges two ascending lists; of a key that both have the elements are folded. How many come out.
 template <class T, class Index, class Op>
-std::size_t merge_lists(const Op& op, const pair_source<T, Index>& a, const pair_source<T, Index>& b, Index* keys,
-                        stored<T>* values) {
-  const auto *x = a.indexes + a.at, *const x_end = a.indexes + a.end, *y = b.indexes + b.at, *const y_end = b.indexes + b.end;
-  const T *u = a.values + a.at, *v = b.values + b.at;
+std::size_t merge_lists(const Op& op, const pair_source& a, const pair_source& b, Index* keys, stored<T>* values) {
+  const auto *x = a.keys.as<Index>() + a.at, *const x_end = a.keys.as<Index>() + a.end;
+  const auto *y = b.keys.as<Index>() + b.at, *const y_end = b.keys.as<Index>() + b.end;
+  const auto *u = reinterpret_cast<const T*>(a.rows) + a.at, *v = reinterpret_cast<const T*>(b.rows) + b.at;
   std::size_t n = 0;
   for (; x != x_end && y != y_end; ++n) {
     const Index left = *x, right = *y;
@@ -131,21 +137,46 @@ std::size_t merge_lists(const Op& op, const pair_source<T, Index>& a, const pair
 
 /// The same for several lists, one after the other: each is read once, what they have come to as often as there are lists.
 template <class T, class Index, class Op>
-std::size_t fold_by_lists(const Op& op, std::span<const pair_source<T, Index>> sources, Index* keys, stored<T>* values,
-                          fold_room<T, Index>& room) {
+std::size_t fold_by_lists(const Op& op, std::span<const pair_source> sources, Index* keys, stored<T>* values, fold_room& room) {
   auto so_far = sources[0];
   std::size_t n = so_far.end - so_far.at;
   for (std::size_t k = 1; k < sources.size(); ++k) {
     const auto& next = sources[k];
-    if (k + 1 == sources.size()) return merge_lists(op, so_far, next, keys, values);
-    auto& to = room.lists[k % 2];
-    to.indexes.resize(n + (next.end - next.at));
-    to.values.resize(to.indexes.size());
-    n = merge_lists(op, so_far, next, to.indexes.data(), to.values.data());
-    so_far = {to.indexes.data(), to.row(0, 1), nullptr, 0, n};
+    if (k + 1 == sources.size()) return merge_lists<T, Index>(op, so_far, next, keys, values);
+    const auto to = room.lists[k % 2].list(sizeof(Index), sizeof(T));
+    to.resize(n + (next.end - next.at));
+    n = merge_lists<T, Index>(op, so_far, next, reinterpret_cast<Index*>(to.keys->data()),
+                              reinterpret_cast<stored<T>*>(to.rows->data()));
+    so_far = {to.all_keys(), to.row_at(0), nullptr, 0, n};
   }
-  std::copy_n(so_far.indexes + so_far.at, n, keys);
-  if (n != 0) std::memcpy(static_cast<void*>(values), so_far.values + so_far.at, n * sizeof(T));
+  std::copy_n(so_far.keys.as<Index>() + so_far.at, n, keys);
+  if (n != 0) std::memcpy(static_cast<void*>(values), so_far.row(sizeof(T)), n * sizeof(T));
+  return n;
+}
+
+/// Folds elements while they are merged, those of one key in their order. One alone keeps its bits.
+template <class T, class Index, class Op>
+std::size_t fold_merged(const Op& op, const sorted_runs& runs, Index* keys, stored<T>* values) {
+  using A = fold_type<Op, T>;
+  std::size_t n = 0;
+  auto* last = values;
+  A so_far{};  // of several, where that is another type
+  bool is_alone = true;
+  runs.merge([&](const found_row& r) {
+    const T& x = *reinterpret_cast<const T*>(r.row);
+    if (n == 0 || static_cast<Index>(r.key) != keys[n - 1]) {
+      keys[n] = static_cast<Index>(r.key);
+      last = values + n++;
+      *last = static_cast<stored<T>>(x);
+      is_alone = true;
+    } else if constexpr (std::is_same_v<A, T>) {
+      *last = static_cast<stored<T>>(static_cast<T>(op(static_cast<T>(*last), x)));
+    } else {
+      so_far = static_cast<A>(op(is_alone ? static_cast<A>(static_cast<T>(*last)) : so_far, static_cast<A>(x)));
+      *last = static_cast<stored<T>>(static_cast<T>(so_far));
+      is_alone = false;
+    }
+  });
   return n;
 }
 

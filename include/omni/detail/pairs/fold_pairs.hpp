@@ -7,94 +7,122 @@
 #include <cstdint>
 #include <limits>
 #include <span>
-#include <type_traits>
 #include <vector>
 
-#include "../../operation.hpp"
-#include "fold_elements.hpp"
 #include "fold_room.hpp"
 #include "fold_rows.hpp"
 #include "pair_list.hpp"
+#include "pair_loops.hpp"
 
 namespace omni::detail {
 
+/// Rows of any type and width that have been merged: so many, one at least.
+inline void fold_runs(const pair_fold& how, const sorted_runs& runs, std::size_t pairs, const pair_list& out, fold_room& room) {
+  const auto elements = out.row_bytes / how.element_bytes();
+  const auto& loops = how.singles(out.key_bytes);
+  if (elements == 1 && loops.merged != nullptr) {
+    const auto before = out.size();
+    out.resize(before + pairs);
+    return out.resize(before + loops.merged(how.policies, runs, out.key_at(before), out.row_at(before)));
+  }
+  constexpr std::size_t at_once = 256;
+  auto& rows = room.rows;
+  auto& keys = room.keys;
+  rows.clear();
+  keys.clear();
+  const auto fold = [&] {
+    auto* const to = out.rows->append(rows[0], out.row_bytes);
+    if (rows.size() > 1) how.loops->elements->fold(how.policies, rows, false, to, elements);
+    rows.clear();
+  };
+  runs.merge([&](const found_row& r) {
+    if (rows.empty() || r.key != keys.back()) {
+      if (!rows.empty()) fold();
+      if (keys.size() == at_once) {
+        out.append_keys(keys);
+        keys.clear();
+      }
+      keys.push_back(r.key);
+    }
+    rows.push_back(r.row);
+  });
+  fold();
+  out.append_keys(keys);
+}
+
 /// Single elements: some thousand pairs at a time, which stay in the caches, each in the way that suits how close its keys are.
-template <class T, class Index, class Op>
-void fold_elements(const Op& op, std::span<pair_source<T, Index>* const> sources, pair_list<T, Index>& out,
-                   fold_room<T, Index>& room) {
+inline void fold_elements(const pair_fold& how, std::span<pair_source* const> sources, const pair_list& out, fold_room& room) {
   constexpr std::size_t pairs_at_once = 8192, most_lists = 3;
-  constexpr auto table = static_cast<Index>(std::min<std::uint64_t>(std::uint64_t{1} << 15U, std::numeric_limits<Index>::max()));
+  const auto largest = largest_key(out.key_bytes);
+  const auto table = std::min(std::uint64_t{1} << 15U, largest);
   const auto from_each = std::max<std::size_t>(pairs_at_once / sources.size(), 1);
+  const auto& loops = how.singles(out.key_bytes);
   auto& part = room.part;
   for (;;) {
-    auto bound = std::numeric_limits<Index>::max(), first = bound, last = Index{0};
+    auto bound = largest, first = bound, last = std::uint64_t{0};
     for (const auto* s : sources)
-      if (s->end - s->at > from_each) bound = std::min(bound, s->indexes[s->at + from_each - 1]);
+      if (s->end - s->at > from_each) bound = std::min(bound, s->keys[s->at + from_each - 1]);
     part.clear();
     std::size_t pairs = 0;
     for (auto* s : sources) {
-      if (s->at == s->end || s->index() > bound) continue;
+      if (s->at == s->end || s->key() > bound) continue;
       auto some = *s;
       some.limit(std::min(s->end, s->at + from_each), bound);
       s->at = some.end;
       pairs += some.end - some.at;
-      first = std::min(first, some.index());
-      last = std::max(last, some.indexes[some.end - 1]);
+      first = std::min(first, some.key());
+      last = std::max(last, some.keys[some.end - 1]);
       if (some.places != nullptr) {  // only this rank's own are not in order
-        room.in_order.clear();
-        for (auto i = some.at; i != some.end; ++i) room.in_order.push_back(static_cast<stored<T>>(some.values[some.places[i]]));
-        some = {some.indexes + some.at, reinterpret_cast<const T*>(room.in_order.data()), nullptr, 0, some.end - some.at};
+        const auto n = some.end - some.at;
+        room.in_order.resize(n * out.row_bytes);
+        some.copy_rows(room.in_order.data(), out.row_bytes);
+        some = {{some.keys.at(some.at), some.keys.bytes}, room.in_order.data(), nullptr, 0, n};
       }
       part.push_back(some);
     }
     if (part.empty()) return;
-    // Above so many indexes for a pair, looking through the table takes longer than merging.
-    const bool is_close =
-        part.size() > 1 && static_cast<std::uint64_t>(last - first) / (8 + 2 * std::min<std::size_t>(part.size(), 32)) < pairs;
-    if (!is_close && part.size() > most_lists) {
+    const auto before = out.size();
+    out.resize(before + pairs);
+    std::size_t n = 0;
+    // Above so many keys for a pair, looking through the table takes longer than merging.
+    if (part.size() > 1 && (last - first) / (8 + 2 * std::min<std::size_t>(part.size(), 32)) < pairs) {
+      for (bool more = true; more; first += table) {
+        more = last - first >= table;
+        n += loops.by_table(how.policies, part, first, more ? first + (table - 1) : last, out.key_at(before + n),
+                            out.row_at(before + n), room);
+      }
+    } else if (part.size() <= most_lists) {
+      n = loops.by_lists(how.policies, part, out.key_at(before), out.row_at(before), room);
+    } else {
       room.parts.clear();
       for (auto& s : part) room.parts.push_back(&s);
-      fold_by_merge<T, Index>(op, room.parts, 1, out, room);
-      continue;
+      n = loops.merged(how.policies, merge_sources(room.parts, out.row_bytes, room), out.key_at(before), out.row_at(before));
     }
-    const auto before = out.indexes.size();
-    out.indexes.resize(before + pairs);
-    out.values.resize(before + pairs);
-    auto* const keys = out.indexes.data() + before;
-    auto* const values = out.values.data() + before;
-    std::size_t n = 0;
-    for (bool more = is_close; more; first = static_cast<Index>(first + table)) {
-      more = last - first >= table;
-      n += fold_by_table<T, Index>(op, part, first, more ? static_cast<Index>(first + (table - 1)) : last, keys + n, values + n,
-                                   room);
-    }
-    if (!is_close) n = fold_by_lists<T, Index>(op, part, keys, values, room);
-    out.indexes.resize(before + n);
-    out.values.resize(before + n);
+    out.resize(before + n);
   }
 }
 
-/// Folds all pairs of the sources, which are in rank order and not empty, key by key over those that have it.
-template <class T, class Index, class Op>
-void fold_pairs(const Op& op, std::vector<pair_source<T, Index>*>& sources, std::size_t width, pair_list<T, Index>& out,
-                fold_room<T, Index>& room) {
-  const auto all = std::span<pair_source<T, Index>* const>(sources);
-  if (all.size() == 1) {
-    auto& s = *all[0];
-    out.indexes.insert(out.indexes.end(), s.indexes + s.at, s.indexes + s.end);
+inline void fold_by_merge(const pair_fold& how, std::span<pair_source* const> sources, const pair_list& out, fold_room& room) {
+  std::size_t pairs = 0;
+  for (const auto* s : sources) pairs += s->end - s->at;
+  fold_runs(how, merge_sources(sources, out.row_bytes, room), pairs, out, room);
+}
+
+/// Folds all pairs of the sources, which are in rank order and not empty, key by key over those that have it: from the first on,
+/// without an identity. `out` is none of the sources, and has keys of their size.
+inline void fold_pairs(const pair_fold& how, std::vector<pair_source*>& sources, const pair_list& out, fold_room& room) {
+  if (sources.size() == 1) {
+    auto& s = *sources[0];
+    out.keys->append(s.keys.at(s.at), (s.end - s.at) * out.key_bytes);
     while (s.at != s.end) {
       const auto n = s.together();
-      append_rows<T>(out.values, s.row(width), n * width);
+      out.rows->append(s.row(out.row_bytes), n * out.row_bytes);
       s.at += n;
     }
-  } else if (!all.empty()) {
-    bool is_folded = false;
-    // Types that are folded as they are, and for which a table can be made.
-    if constexpr (std::is_same_v<fold_type<Op, T>, T> && std::is_default_constructible_v<T> && sizeof(T) <= 64) {
-      is_folded = width == 1;
-      if (is_folded) fold_elements<T, Index>(op, all, out, room);
-    }
-    if (!is_folded) fold_by_merge<T, Index>(op, all, width, out, room);
+  } else if (!sources.empty()) {
+    if (how.singles(out.key_bytes).by_table != nullptr && out.row_bytes == how.element_bytes())
+      fold_elements(how, sources, out, room);
+    else fold_by_merge(how, sources, out, room);
   }
   sources.clear();
 }

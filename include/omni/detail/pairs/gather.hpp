@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "key_groups.hpp"
@@ -15,17 +14,16 @@
 namespace omni::detail {
 
 /// The folded pairs of one owner, by key.
-template <class K, class T>
 struct union_share {
-  std::vector<K> keys;
-  std::vector<stored<T>> values;
+  own_pairs pairs;
 
   /// Appends the keys with those ascending indexes of `owner`, which exist.
-  void add_keys(const key_groups& map, std::size_t owner, std::span<const std::uint64_t> indexes) {
-    if (map.owners() == 1) {
-      keys.insert(keys.end(), indexes.begin(), indexes.end());  // which are the keys
-      return;
-    }
+  template <class K>
+  void add_keys(K /*type*/, const key_groups& map, std::size_t owner, std::span<const std::uint64_t> indexes) {
+    const auto before = pairs.keys.size();
+    pairs.keys.resize(before + indexes.size() * sizeof(K));
+    auto* to = reinterpret_cast<K*>(pairs.keys.data() + before);
+    if (map.owners() == 1) return narrow_keys(to, sizeof(K), indexes);  // which are the keys
     std::uint64_t round = 0, first_key = 0;
     bool known = false;
     for (const auto i : indexes) {
@@ -34,48 +32,55 @@ struct union_share {
         round = map.round_of(i);
         first_key = map.first_key(map.group(i, owner));
       }
-      keys.push_back(static_cast<K>(first_key | map.within(i)));
+      *to++ = static_cast<K>(first_key | map.within(i));
     }
   }
-  [[nodiscard]] std::size_t bytes() const { return keys.capacity() * sizeof(K) + values.capacity() * sizeof(T); }
+  [[nodiscard]] std::size_t bytes() const { return pairs.bytes(); }
 };
 
 /// Puts the shares of all owners together to ascending keys. A group's pairs lie one behind the other in its owner's share, so the
-/// choice of what comes next is made once for each group. The shares are used up.
-template <class K, class T>
-void gather(const key_groups& map, std::span<union_share<K, T>> shares, std::size_t width, std::vector<K>& keys,
-            std::vector<stored<T>>& values) {
-  if (shares.size() == 1) {
-    keys = std::move(shares[0].keys);
-    values = std::move(shares[0].values);
-    return;
-  }
-  std::size_t pairs = 0;
-  for (const auto& s : shares) pairs += s.keys.size();
-  keys.reserve(pairs);
-  values.reserve(pairs * width);
+/// choice of what comes next is made once for each group.
+template <class K>
+void gather(K /*type*/, const key_groups& map, std::span<union_share> shares, const pair_list& to) {
+  constexpr std::size_t at_once = 8192;
   struct head {
+    std::span<const K> keys;
+    const std::byte* rows;
     std::uint64_t group;
-    std::size_t owner, at;
   };
   std::vector<head> heads;
   heads.reserve(shares.size());
-  for (std::size_t o = 0; o < shares.size(); ++o)
-    if (!shares[o].keys.empty()) heads.push_back({map.group_of(shares[o].keys[0]), o, 0});
-  while (!heads.empty()) {
-    const auto next = std::min_element(heads.begin(), heads.end(), [](const head& a, const head& b) { return a.group < b.group; });
-    const auto& share = shares[next->owner];
-    auto end = next->at + 1;
-    while (end != share.keys.size() && map.group_of(share.keys[end]) == next->group) ++end;
-    keys.insert(keys.end(), share.keys.data() + next->at, share.keys.data() + end);
-    values.insert(values.end(), share.values.data() + next->at * width, share.values.data() + end * width);
-    if (end == share.keys.size()) {
-      heads.erase(next);
-    } else {
-      next->at = end;
-      next->group = map.group_of(share.keys[end]);
-    }
+  std::size_t pairs = 0;
+  for (auto& s : shares) {
+    const std::span keys(reinterpret_cast<const K*>(s.pairs.keys.data()), s.pairs.keys.size() / sizeof(K));
+    pairs += keys.size();
+    if (!keys.empty()) heads.push_back({keys, s.pairs.rows.data(), map.group_of(keys[0])});
   }
+  to.reserve(pairs);
+  own_pairs some;  // a vector of whatever type takes many at once
+  const auto flush = [&] {
+    to.append(some.keys.data(), some.rows.data(), some.keys.size() / sizeof(K));
+    some.keys.clear();
+    some.rows.clear();
+  };
+  while (!heads.empty()) {
+    auto& next = *std::min_element(heads.begin(), heads.end(), [](const head& a, const head& b) { return a.group < b.group; });
+    std::size_t n = shares.size() == 1 ? next.keys.size() : 1;
+    while (n != next.keys.size() && map.group_of(next.keys[n]) == next.group) ++n;
+    if (n * to.row_bytes < at_once) {
+      some.keys.append(next.keys.data(), n * sizeof(K));
+      some.rows.append(next.rows, n * to.row_bytes);
+      if (some.rows.size() >= at_once) flush();
+    } else {
+      flush();
+      to.append(next.keys.data(), next.rows, n);
+    }
+    next.keys = next.keys.subspan(n);
+    next.rows += n * to.row_bytes;
+    if (next.keys.empty()) heads.erase(heads.begin() + (&next - heads.data()));
+    else next.group = map.group_of(next.keys[0]);
+  }
+  flush();
 }
 
 }  // namespace omni::detail

@@ -12,16 +12,14 @@
 namespace omni::detail {
 
 /// A key of a rank, which stands for some of its pairs, counted in 65536ths.
-template <class K>
 struct weighed_key {
-  K key;
+  std::uint64_t key;
   std::uint64_t pairs;
 };
 
 /// Ranges of keys, one for each rank, with about as many pairs: range k has the keys from splitter k - 1 on that are below splitter
 /// k. Every list's keys, some that are as far from each other, tell where they begin, so whoever has the lists finds the same ones.
 /// A range has (1 + 3 N / samples) / N of all pairs at most, and 2 N more.
-template <class K>
 class key_ranges {
  public:
   /// `lists`: of pair_sources that have not been taken from; `pairs`: in all of them.
@@ -33,9 +31,9 @@ class key_ranges {
       const auto n = l.pairs.end;
       const auto some = std::min(samples, n);
       for (std::size_t i = 0; i < some; ++i)
-        weighed_.push_back({l.pairs.indexes[(2 * i + 1) * n / (2 * some)], (static_cast<std::uint64_t>(n) << 16U) / some});
+        weighed_.push_back({l.pairs.keys[(2 * i + 1) * n / (2 * some)], (static_cast<std::uint64_t>(n) << 16U) / some});
     }
-    std::sort(weighed_.begin(), weighed_.end(), [](const auto& a, const auto& b) {
+    std::sort(weighed_.begin(), weighed_.end(), [](const weighed_key& a, const weighed_key& b) {
       return a.key != b.key ? a.key < b.key : a.pairs < b.pairs;  // in one order, whoever compiled it
     });
     splitters_.clear();
@@ -47,19 +45,16 @@ class key_ranges {
     }
   }
   /// Leaves of a source's pairs those of a range. There may be fewer ranges than ranks.
-  template <class T>
-  void limit(pair_source<T, K>& p, std::size_t range) const {
-    const auto place = [&](K key) {
-      return static_cast<std::size_t>(std::lower_bound(p.indexes, p.indexes + p.end, key) - p.indexes);
-    };
+  void limit(pair_source& p, std::size_t range) const {
+    const auto place = [&](std::uint64_t key) { return p.keys.lower_bound(0, p.end, key); };
     const auto from = range > splitters_.size() ? p.end : range == 0 ? 0 : place(splitters_[range - 1]);
     if (range < splitters_.size()) p.end = place(splitters_[range]);
     p.at = from;
   }
 
  private:
-  std::vector<weighed_key<K>> weighed_;
-  std::vector<K> splitters_;
+  std::vector<weighed_key> weighed_;
+  std::vector<std::uint64_t> splitters_;
 };
 
 }  // namespace omni::detail

@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <functional>
 #include <limits>
 #include <optional>
 #include <span>
@@ -39,29 +38,26 @@ enum class pair_folding : unsigned char {
 };
 
 /// A rank's pairs as its record has them, and whether it has others.
-template <class K, class T>
 struct written_pairs {
-  pair_source<T, K> pairs;
+  pair_source pairs;
   bool are_last = true;
 };
 /// What a rank has folded, as it lies behind its record.
-template <class K, class T>
 struct pair_part {
-  const K* keys = nullptr;
-  const T* values = nullptr;
+  const std::byte* keys = nullptr;
+  const std::byte* rows = nullptr;
   std::size_t pairs = 0;
 };
 
 /// What is kept from call to call.
-template <class K, class T>
 struct recorded_state {
-  std::vector<written_pairs<K, T>> written;  // by rank
-  std::vector<pair_source<T, K>*> sources;
-  std::vector<pair_part<K, T>> parts;
-  key_ranges<K> ranges;
+  std::vector<written_pairs> written;  // by rank
+  std::vector<pair_source*> sources;
+  std::vector<pair_part> parts;
+  key_ranges ranges;
   std::vector<std::uint64_t> indexes;  // of a chunk
-  pair_list<T, K> part, told;
-  fold_room<T, K> fold;
+  own_pairs part, told;
+  fold_room fold;
 
   [[nodiscard]] std::size_t bytes() const { return part.bytes() + told.bytes() + fold.bytes(); }
 };
@@ -70,52 +66,49 @@ struct recorded_state {
 /// next pairs as a record holds, as they are. All that lie up to the lowest of the ranks' last keys can be folded then: by every
 /// rank, or in parts by key, one for each rank, that the others read. Where the parts begin follows from what the records hold, so
 /// that they have as many pairs, whatever the keys are: parts come in the order of keys, and are put one behind the other.
-template <class Call>
-class recorded_pairs final : lent_state<recorded_state<typename Call::key_type, typename Call::row_type>>, public own_record {
-  using K = typename Call::key_type;
-  using T = typename Call::row_type;
-  using lent_state<recorded_state<K, T>>::s_;
-
+class recorded_pairs final : lent_state<recorded_state>, public own_record {
  public:
-  /// @param c lives as long. Its sizes, and its width if it has none, are those of all ranks after the first round.
-  recorded_pairs(Call& c, std::size_t width, int rank, int ranks, pair_folding how)
-      : call_(&c), width_(width), rank_(static_cast<std::size_t>(rank)), ranks_(static_cast<std::size_t>(ranks)), how_(how) {}
+  /// @param c lives as long. Its sizes, of which it knows its own rank's, are those of all ranks after the first round.
+  recorded_pairs(sparse_call& c, int rank, int ranks, pair_folding how)
+      : call_(&c),
+        width_(static_cast<std::size_t>(c.sizes.width)),
+        rank_(static_cast<std::size_t>(rank)),
+        ranks_(static_cast<std::size_t>(ranks)),
+        how_(how) {}
 
   /// Whether there has been a round; whether it was the last. A call whose rows records have no room for needs another way.
   [[nodiscard]] bool heard() const { return heard_; }
   [[nodiscard]] bool done() const { return done_; }
   [[nodiscard]] bool fits() const { return fits_; }
-  /// What has come of the call, once it is done, and the report of it. `rounds`: what they took.
-  report result(const report& rounds, sparse_result<K, T>& to) {
+  /// The report of the call, once it is done. `rounds`: what they took.
+  [[nodiscard]] report result(const report& rounds) const {
     report r;
     r.topology = had_parts_ ? "colocated" : "replicated";
     r.blocks_total = call_->blocks();
-    r.blocks_sent = call_->keys.size();
-    r.union_blocks = out_.indexes.size();
+    r.blocks_sent = call_->pairs;
+    r.union_blocks = out().size();
     r.detect_seconds = rounds.detect_seconds;
     r.fold_seconds = rounds.fold_seconds;
     r.deliver_seconds = rounds.deliver_seconds;
     r.extra_bytes = s_->bytes() + recorded_bytes_;
-    to.keys = std::move(out_.indexes);
-    to.values = std::move(out_.values);
     return r;
   }
 
   [[nodiscard]] std::size_t bytes() const override {
-    const auto pairs = call_->keys.size() - at_;
+    const auto pairs = call_->pairs - at_;
     const bool is_small = how_ == pair_folding::by_all && pairs <= capacity(record_sizes::small_bytes);
     return is_small ? record_sizes::small_bytes : record_sizes::large_bytes(static_cast<int>(ranks_));
   }
   std::size_t write(std::span<std::byte> room, stores how) override {
-    const auto left = call_->keys.size() - at_;
+    const auto left = call_->pairs - at_;
     const std::size_t here = std::min({left, capacity(room.size()), wanted_});
     recorded_bytes_ = bytes();
     written_here_ = here;
     write_header(room, here, here == left ? pairs_state::last : here == 0 ? pairs_state::no_room : pairs_state::more);
     const auto values = values_at(here);
     if (here != 0) {
-      copy_out(room.data() + sizeof(header), call_->keys.data() + at_, here * sizeof(K), how);
-      copy_out(room.data() + values, call_->values + at_ * width_, here * row_bytes(), how);
+      copy_out(room.data() + sizeof(header), call_->keys.at(at_), here * key_bytes(), how);
+      copy_out(room.data() + values, call_->rows + at_ * row_bytes(), here * row_bytes(), how);
     }
     return values + here * row_bytes();
   }
@@ -129,11 +122,11 @@ class recorded_pairs final : lent_state<recorded_state<typename Call::key_type, 
     }
     place_records(all);
     // What can be folded: nothing up to there can come any more.
-    auto bound = std::numeric_limits<K>::max();
+    auto bound = std::numeric_limits<std::uint64_t>::max();
     done_ = true;
     for (const auto& w : s_->written)
       if (!w.are_last) {
-        bound = std::min(bound, w.pairs.indexes[w.pairs.end - 1]);
+        bound = std::min(bound, w.pairs.keys[w.pairs.end - 1]);
         done_ = false;
       }
     std::size_t pairs = 0;
@@ -165,19 +158,17 @@ class recorded_pairs final : lent_state<recorded_state<typename Call::key_type, 
       pairs += all.back().pairs;
       if (k != rank_) r.bytes_received += sizeof(part_header) + all.back().pairs * pair_bytes();
     }
-    reserve(out_.indexes.size() + pairs);
-    for (const auto& p : all) {
-      out_.indexes.insert(out_.indexes.end(), p.keys, p.keys + p.pairs);
-      if (p.pairs != 0) append_rows<T>(out_.values, p.values, p.pairs * width_);
-    }
+    const auto to = out();
+    reserve(to.size() + pairs);
+    for (const auto& p : all) to.append(p.keys, p.rows, p.pairs);
   }
 
   // In messages pairs travel in chunks, as on streams; all of them, or none.
   std::size_t write_message(std::span<std::byte> room) override {
-    const auto pairs = call_->keys.size();
+    const auto pairs = call_->pairs;
     const auto begin = std::min(chunks_at, room.size());
     std::fill_n(room.begin(), begin, std::byte{0});
-    const auto bytes = write_chunks<K, T>(call_->keys, call_->values, width_, room.subspan(begin), s_->indexes);
+    const auto bytes = write_chunks(call_->keys, call_->rows, pairs, layout(), room.subspan(begin), s_->indexes);
     write_header(room, bytes ? pairs : 0, bytes ? pairs_state::last : pairs_state::no_room);
     return bytes ? begin + *bytes : sizeof(header);
   }
@@ -188,17 +179,18 @@ class recorded_pairs final : lent_state<recorded_state<typename Call::key_type, 
     if (!fits_) return;
     std::size_t pairs = 0;
     for (const auto& w : s_->written) pairs += w.pairs.end;
-    s_->told.clear();
-    s_->told.reserve(pairs, width_);  // nothing moves while it is read
+    const auto told = s_->told.list(key_bytes(), row_bytes());
+    told.clear();
+    told.reserve(pairs);  // nothing moves while it is read
     for (std::size_t k = 0; k < all.size(); ++k) {
       auto& p = s_->written[k].pairs;
-      const auto before = s_->told.indexes.size();
+      const auto before = told.size();
       if (k == rank_) {
-        p = {call_->keys.data(), call_->values, nullptr, 0, p.end};
+        p = {call_->keys, call_->rows, nullptr, 0, p.end};
         continue;
       }
-      expect(read_chunks<K, T>(all[k].subspan(std::min(chunks_at, all[k].size())), p.end, width_, s_->told, s_->indexes), k);
-      p = {s_->told.indexes.data() + before, s_->told.row(before, width_), nullptr, 0, p.end};
+      expect(read_chunks(all[k].subspan(std::min(chunks_at, all[k].size())), p.end, layout(), told, s_->indexes), k);
+      p = {{told.all_keys().at(before), key_bytes()}, told.row_at(before), nullptr, 0, p.end};
     }
     folded_ = pairs;
     const stopwatch watch;
@@ -222,16 +214,20 @@ class recorded_pairs final : lent_state<recorded_state<typename Call::key_type, 
   struct part_header {
     std::uint64_t pairs = 0;
   };
-  [[nodiscard]] std::size_t row_bytes() const { return width_ * sizeof(T); }
-  [[nodiscard]] std::size_t pair_bytes() const { return sizeof(K) + row_bytes(); }
+  [[nodiscard]] std::size_t key_bytes() const { return call_->keys.bytes; }
+  [[nodiscard]] std::size_t row_bytes() const { return width_ * call_->fold.element_bytes(); }
+  [[nodiscard]] std::size_t pair_bytes() const { return key_bytes() + row_bytes(); }
+  [[nodiscard]] std::size_t alignment() const { return std::max(call_->fold.alignment(), alignof(std::uint64_t)); }
+  [[nodiscard]] chunk_layout layout() const { return {row_bytes(), call_->fold.alignment()}; }
+  /// What has come of the call so far.
+  [[nodiscard]] pair_list out() const { return {call_->result_keys, call_->result_rows, key_bytes(), row_bytes()}; }
   /// Where rows begin after so many keys. Rooms are aligned to a cache line, or better.
-  static constexpr std::size_t after(std::size_t header_bytes, std::size_t keys) {
-    constexpr std::size_t alignment = std::max(alignof(T), alignof(std::uint64_t));
-    return (header_bytes + keys * sizeof(K) + alignment - 1) / alignment * alignment;
+  [[nodiscard]] std::size_t after(std::size_t header_bytes, std::size_t keys) const {
+    return (header_bytes + keys * key_bytes() + alignment() - 1) / alignment() * alignment();
   }
   static constexpr std::size_t chunks_at = 64;  ///< of words in messages
   static_assert(sizeof(header) <= chunks_at);
-  static constexpr std::size_t values_at(std::size_t keys) { return after(sizeof(header), keys); }
+  [[nodiscard]] std::size_t values_at(std::size_t keys) const { return after(sizeof(header), keys); }
   /// How many pairs a rank may write, so that what it then folds has room behind them: as many at most, and what the choice of the
   /// parts is off by (key_ranges).
   [[nodiscard]] std::size_t capacity(std::size_t room) const {
@@ -247,7 +243,7 @@ class recorded_pairs final : lent_state<recorded_state<typename Call::key_type, 
   }
 
   void write_header(std::span<std::byte> room, std::size_t here, pairs_state state) const {
-    const header h{call_->sizes.largest_key, call_->keys.size(), width_, static_cast<std::uint32_t>(here), state};
+    const header h{call_->sizes.largest_key, call_->pairs, width_, static_cast<std::uint32_t>(here), state};
     std::memcpy(room.data(), &h, sizeof(h));
   }
   void read_headers(std::span<const std::span<const std::byte>> all, bool has_room) {
@@ -260,8 +256,8 @@ class recorded_pairs final : lent_state<recorded_state<typename Call::key_type, 
       expect(all[k].size() >= sizeof(h), k);
       std::memcpy(&h, all[k].data(), sizeof(h));
       expect(h.state <= pairs_state::no_room && (h.here != 0 || h.state != pairs_state::more), k);
-      expect(h.here <= h.pairs && h.width <= most_row_bytes / sizeof(T), k);
-      s_->written.push_back({{nullptr, nullptr, nullptr, 0, h.here}, h.state == pairs_state::last});
+      expect(h.here <= h.pairs && h.width <= most_row_bytes / call_->fold.element_bytes(), k);
+      s_->written.push_back({{{nullptr, key_bytes()}, nullptr, nullptr, 0, h.here}, h.state == pairs_state::last});
       fits_ = fits_ && h.state != pairs_state::no_room;
       all_pairs_ += static_cast<std::size_t>(h.pairs);
       sizes.largest_key = std::max(sizes.largest_key, h.largest_key);
@@ -269,7 +265,7 @@ class recorded_pairs final : lent_state<recorded_state<typename Call::key_type, 
       sizes.width = std::max(sizes.width, h.width);
       if (width_ == 0) width_ = static_cast<std::size_t>(h.width);  // ranks without keys learn it from the others
       if (h.width != 0 && h.width != width_) throw other_width(k, h.width);
-      if (k == rank_) expect(h.here <= call_->keys.size() - at_, k);  // messages may have come round by others
+      if (k == rank_) expect(h.here <= call_->pairs - at_, k);  // messages may have come round by others
     }
     heard_ = true;
     // There are that many in what has come, and no width without pairs.
@@ -281,23 +277,22 @@ class recorded_pairs final : lent_state<recorded_state<typename Call::key_type, 
       auto& p = s_->written[k].pairs;
       expect(values_at(p.end) + p.end * row_bytes() <= all[k].size(), k);
       if (k == rank_) {
-        p.indexes = call_->keys.data() + at_;
-        p.values = call_->values + at_ * width_;
+        p.keys.keys = call_->keys.at(at_);
+        p.rows = call_->rows + at_ * row_bytes();
         continue;
       }
-      p.indexes = reinterpret_cast<const K*>(all[k].data() + sizeof(header));
-      p.values = reinterpret_cast<const T*>(all[k].data() + values_at(p.end));
+      p.keys.keys = all[k].data() + sizeof(header);
+      p.rows = all[k].data() + values_at(p.end);
       expect(is_aligned(all[k]), k);
     }
   }
-  static bool is_aligned(std::span<const std::byte> record) {
-    return reinterpret_cast<std::uintptr_t>(record.data()) % std::max(alignof(T), alignof(std::uint64_t)) == 0;
+  [[nodiscard]] bool is_aligned(std::span<const std::byte> record) const {
+    return reinterpret_cast<std::uintptr_t>(record.data()) % alignment() == 0;
   }
   // Of what is to be folded: tables are made by keys that ascend.
   void expect_ascending(std::size_t rank) const {
     const auto& p = s_->written[rank].pairs;
-    const auto *const first = p.indexes + p.at, *const last = p.indexes + p.end;
-    if (rank != rank_) expect(std::adjacent_find(first, last, std::greater_equal<>()) == last, rank);
+    if (rank != rank_) expect(p.keys.ascend(p.at, p.end), rank);
   }
   [[nodiscard, gnu::cold]] mismatch other_width(std::size_t rank, std::uint64_t width) const {
     auto mine = call_->given, theirs = mine;
@@ -311,19 +306,20 @@ class recorded_pairs final : lent_state<recorded_state<typename Call::key_type, 
 
   // What is left of the pairs, once so many have come to so many keys, is taken to come to as many.
   void reserve(std::size_t keys) {
-    if (keys <= out_.indexes.capacity()) return;
+    const auto to = out();
+    if (keys <= to.capacity()) return;
     const auto left = static_cast<double>(all_pairs_ - std::min(folded_, all_pairs_));
     const auto share = static_cast<double>(keys) / static_cast<double>(std::max<std::size_t>(folded_, 1));
     const auto more = static_cast<std::size_t>(std::min(left * std::min(share, 1.0) * 1.05, 16 * static_cast<double>(keys)));
-    out_.reserve(std::max(keys + more, out_.indexes.capacity() / 2 * 3), width_);
+    to.reserve(std::max(keys + more, to.capacity() / 2 * 3));
   }
   // All pairs up to the bound, to the output.
   void take_all(std::size_t pairs) {
-    reserve(out_.indexes.size() + pairs);
+    reserve(out().size() + pairs);
     s_->sources.clear();
     for (auto& w : s_->written)
       if (w.pairs.at != w.pairs.end) s_->sources.push_back(&w.pairs);
-    fold_pairs<T, K>(call_->fold, s_->sources, width_, out_, s_->fold);
+    fold_pairs(call_->fold, s_->sources, out(), s_->fold);
   }
   std::size_t fold_part(std::size_t pairs, std::span<std::byte> room, report& r) {
     s_->ranges.split(s_->written, pairs, ranks_);
@@ -339,27 +335,27 @@ class recorded_pairs final : lent_state<recorded_state<typename Call::key_type, 
       if (k == rank_) own = (all - n) * pair_bytes();
       else r.bytes_received += n * pair_bytes() + sizeof(header);
     }
-    part_header h;
-    s_->part.clear();
-    fold_pairs<T, K>(call_->fold, s_->sources, width_, s_->part, s_->fold);
-    h.pairs = s_->part.indexes.size();
-    const auto values = after(sizeof(h), s_->part.indexes.size());
-    const auto end = values + s_->part.indexes.size() * row_bytes();
+    const auto part = s_->part.list(key_bytes(), row_bytes());
+    part.clear();
+    fold_pairs(call_->fold, s_->sources, part, s_->fold);
+    const part_header h{part.size()};
+    const auto values = after(sizeof(h), part.size());
+    const auto end = values + part.size() * row_bytes();
     if (end > room.size()) throw error("omni: a part of the pairs has no room behind them");
     std::memcpy(room.data(), &h, sizeof(h));
-    copy_bytes(room.data() + sizeof(h), s_->part.indexes.data(), s_->part.indexes.size() * sizeof(K));
-    copy_bytes(room.data() + values, s_->part.values.data(), s_->part.indexes.size() * row_bytes());
-    r.bytes_sent += own + (ranks_ - 1) * (sizeof(header) + sizeof(h) + s_->part.indexes.size() * pair_bytes());
+    copy_bytes(room.data() + sizeof(h), part.keys->data(), part.keys->size());
+    copy_bytes(room.data() + values, part.rows->data(), part.rows->size());
+    r.bytes_sent += own + (ranks_ - 1) * (sizeof(header) + sizeof(h) + part.size() * pair_bytes());
     return end;
   }
-  [[nodiscard]] pair_part<K, T> part_in(std::span<const std::byte> bytes, std::size_t rank) const {
+  [[nodiscard]] pair_part part_in(std::span<const std::byte> bytes, std::size_t rank) const {
     part_header h;
     expect(bytes.size() >= sizeof(h) && is_aligned(bytes), rank);
     std::memcpy(&h, bytes.data(), sizeof(h));
     expect(h.pairs <= bytes.size() / pair_bytes(), rank);
     const auto pairs = static_cast<std::size_t>(h.pairs), values = after(sizeof(h), pairs);
     expect(values + pairs * row_bytes() <= bytes.size(), rank);
-    return {reinterpret_cast<const K*>(bytes.data() + sizeof(h)), reinterpret_cast<const T*>(bytes.data() + values), pairs};
+    return {bytes.data() + sizeof(h), bytes.data() + values, pairs};
   }
   // Of records that all ranks read.
   void count_bytes(report& r, std::span<const std::span<const std::byte>> all) const {
@@ -368,7 +364,7 @@ class recorded_pairs final : lent_state<recorded_state<typename Call::key_type, 
       if (k != rank_) r.bytes_received += all[k].size();
   }
 
-  Call* call_;
+  sparse_call* call_;
   std::size_t width_, rank_, ranks_;
   pair_folding how_;
   bool heard_ = false, done_ = false, fits_ = true, had_parts_ = false;
@@ -378,7 +374,6 @@ class recorded_pairs final : lent_state<recorded_state<typename Call::key_type, 
   std::size_t at_ = 0;                                   // this rank's pairs that are folded
   std::size_t folded_ = 0;                               // of all ranks, so far
   std::size_t all_pairs_ = 0;                            // of all ranks
-  pair_list<T, K> out_;
 };
 
 }  // namespace omni::detail

@@ -6,24 +6,22 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <span>
 #include <string>
-#include <string_view>
-#include <vector>
 
 #include "../../operation.hpp"
 #include "../../reduction.hpp"
 #include "../call/call.hpp"
-#include "../streams/out_stream.hpp"
 #include "chunk.hpp"
 #include "pair_list.hpp"
+#include "pair_loops.hpp"
 
 namespace omni::detail {
 
 /// What all ranks of a key-value call have to give alike, but for the width: a call that is signed without one is the round in
-/// which they agree on it. `mode` is how it runs; packet size and window are the caller's.
+/// which they agree on it. Packet size and window are the
+/// caller's; how it runs is noted later.
 template <class K, class T, class Op>
-signature sparse_terms(const Op& op, std::string_view mode, std::size_t packet_bytes, int window) {
+signature sparse_terms(const Op& op, std::size_t packet_bytes, int window) {
   static const short_name<48> type(pair_type(type_name<T>(), type_name<K>()));
   static const short_name<40> operation(operation_name<Op>());
   signature s;
@@ -35,7 +33,6 @@ signature sparse_terms(const Op& op, std::string_view mode, std::size_t packet_b
   s.operation = operation;
   s.operation_state = operation_state<T>(op);
   s.topology = key_value_topology;
-  s.mode = short_name<16>(mode);
   return s;
 }
 
@@ -46,44 +43,36 @@ struct sparse_sizes {
   std::uint64_t width = 0;
 };
 
-/// What has come of a key-value call.
-template <class K, class T>
-struct sparse_result {
-  std::vector<K> keys;
-  std::vector<stored<T>> values;
-  chunk_counts contributions, results;
-};
-
 /// Everything about a key-value call that is known before its pairs are sent. To the state machine it is an empty tensor with
 /// terms.
-template <class K, class T, class Op>
 struct sparse_call : call {
-  using key_type = K;
-  using row_type = T;
-
-  explicit sparse_call(const Op& op) : fold(op) {}
-
+  pair_fold fold;
   signature given;
-  std::span<const K> keys;  ///< ascending, each once
-  const T* values = nullptr;
-  std::size_t width = 1;
-  Op fold;
+  key_span keys;  ///< the caller's; in the exchange ascending, each once
+  const std::byte* rows = nullptr;
+  std::size_t pairs = 0;
+  std::size_t width = 0;  ///< elements of a row; 0: this rank does not know yet
   sparse_sizes sizes;
-  sparse_result<K, T>* result = nullptr;
+  any_vector* result_keys = nullptr;  ///< the caller's, as the rows
+  any_vector* result_rows = nullptr;
+  chunk_counts contributions, results;  ///< how their keys were written
 
+  [[nodiscard]] std::size_t row_bytes() const { return width * fold.element_bytes(); }
+  /// What comes of it.
+  [[nodiscard]] pair_list result() const { return {result_keys, result_rows, keys.bytes, row_bytes()}; }
   /// Of any rank: what all ranks choose by alike, before those whose widths differ hear of it.
   [[nodiscard]] std::size_t largest_width() const {
     constexpr std::uint64_t most = std::uint64_t{1} << 30U;  // no rank may have more, whatever it says
     return std::max(width, static_cast<std::size_t>(std::min(sizes.width, most)));
   }
   /// What a server knows of the call: for keys, the largest; for blocks, the most pairs of a rank.
-  [[nodiscard]] signature sign(const packet_limits& limits) const {
+  [[nodiscard]] signature sign(std::size_t largest_packet, int in_flight) const {
     auto s = given;
     s.count = sizes.largest_key;
     s.blocks = sizes.pairs;
     s.largest_block = width;
-    s.packet_bytes = limits.packet_bytes;
-    s.window = static_cast<std::uint32_t>(limits.window);
+    s.packet_bytes = largest_packet;
+    s.window = static_cast<std::uint32_t>(in_flight);
     return s;
   }
 
@@ -95,7 +84,7 @@ struct sparse_call : call {
   /// Of that tensor; at most 2^62, of which reports can have the double.
   [[nodiscard]] std::size_t bytes() const {
     constexpr auto most = std::numeric_limits<std::size_t>::max() / 4 + 1;
-    return blocks() > most / sizeof(T) / std::max<std::size_t>(width, 1) ? most : blocks() * width * sizeof(T);
+    return blocks() > most / fold.element_bytes() / std::max<std::size_t>(width, 1) ? most : blocks() * row_bytes();
   }
 };
 

@@ -33,19 +33,18 @@ struct key_share {
 };
 
 /// What the engine of key-value tensors keeps from call to call.
-template <class K, class T>
 struct sparse_state : stream_set {
-  std::vector<chunk_cursor<T>> fronts;    // of the streams that arrive
-  chunk_cursor<T> own;                    // this rank's own contribution
-  std::vector<chunk_cursor<T>> returned;  // of those that return
-  std::vector<key_share> shares;          // what this rank has, by owner
-  pair_list<T> folded;                    // what this rank has folded
-  std::vector<union_share<K, T>> unions;  // what all have, by owner
-  std::vector<pair_source<T>*> sources;
-  fold_room<T> fold;
+  std::vector<chunk_cursor> fronts;    // of the streams that arrive
+  chunk_cursor own;                    // this rank's own contribution
+  std::vector<chunk_cursor> returned;  // of those that return
+  std::vector<key_share> shares;       // what this rank has, by owner
+  own_pairs folded;                    // what this rank has folded, by index
+  std::vector<union_share> unions;     // what all have, by owner
+  std::vector<pair_source*> sources;
+  fold_room fold;
 
   [[nodiscard]] std::size_t bytes() const {
-    auto n = buffers.bytes() + folded.bytes() + (fronts.capacity() + returned.capacity()) * sizeof(chunk_cursor<T>);
+    auto n = buffers.bytes() + folded.bytes() + (fronts.capacity() + returned.capacity()) * sizeof(chunk_cursor);
     for (const auto& s : shares) n += s.bytes();
     for (const auto& u : unions) n += u.bytes();
     return n;

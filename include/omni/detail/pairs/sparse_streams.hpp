@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -22,6 +21,8 @@
 #include "fold_pairs.hpp"
 #include "gather.hpp"
 #include "key_groups.hpp"
+#include "pair_list.hpp"
+#include "sparse_call.hpp"
 #include "sparse_state.hpp"
 
 namespace omni::detail {
@@ -32,25 +33,20 @@ namespace omni::detail {
 ///
 /// No rank waits in a cycle: a stream waits only for its owner, an owner only for the streams of which it has nothing, and results
 /// only for their receivers, who take them as they arrive.
-template <class Call>
-class sparse_engine : lent_state<sparse_state<typename Call::key_type, typename Call::row_type>>, public stream_exchange {
-  using K = typename Call::key_type;
-  using T = typename Call::row_type;
-  using lent_state<sparse_state<K, T>>::s_;
-
+class sparse_engine : lent_state<sparse_state>, public stream_exchange {
  public:
-  /// `may_share`: the ranks have agreed to put packets into memory that they share.
-  sparse_engine(ownership who, const stream_options& options, const Call& call, bool may_share, const any_transport& transport,
+  /// @param call lives as long. `may_share`: the ranks have agreed to put packets into memory that they share.
+  sparse_engine(ownership who, const stream_options& options, sparse_call& call, bool may_share, const any_transport& transport,
                 any_mailbox& messages)
       : stream_exchange(who, transport, messages, *s_),
         call_(call),
         map_(call.sizes.largest_key, call.sizes.pairs, owners()),
-        layout_(call.width * sizeof(T), alignof(T)),
+        layout_(call.row_bytes(), call.fold.alignment()),
         rows_(call.sizes.pairs),
         result_rows_(map_.most_folded(static_cast<std::uint64_t>(ranks_), call.sizes.pairs)) {
-    const auto anywhere = chunk_layout(call.largest_width() * sizeof(T), alignof(T)).least();
+    const auto anywhere = chunk_layout(call.largest_width() * call.fold.element_bytes(), call.fold.alignment()).least();
     size_packets(options, transport.preferred_packet_bytes(), layout_.least(), may_share, anywhere);
-    mine_ = call.sign(limits_);
+    mine_ = call.sign(limits_.packet_bytes, limits_.window);
     folded_ = served();
   }
   sparse_engine(const sparse_engine&) = delete;
@@ -105,7 +101,7 @@ class sparse_engine : lent_state<sparse_state<typename Call::key_type, typename 
     r = report_;
     r.topology = served() ? "dedicated" : replicated_ ? "replicated" : "colocated";
     r.blocks_total = call_.blocks();
-    r.blocks_sent = call_.keys.size();
+    r.blocks_sent = call_.pairs;
     count_bytes(r);
   }
 
@@ -124,7 +120,7 @@ class sparse_engine : lent_state<sparse_state<typename Call::key_type, typename 
   void split() {
     auto& s = *s_;
     const auto owners = map_.owners();
-    const auto pairs = call_.keys.size();
+    const auto pairs = call_.pairs;
     const auto some = pairs / owners + pairs / owners / 8;
     s.shares.resize(owners);
     s.unions.resize(owners);
@@ -134,25 +130,40 @@ class sparse_engine : lent_state<sparse_state<typename Call::key_type, typename 
       share.places.reserve(owners == 1 ? 0 : some);
     }
     for (auto& u : s.unions) {
-      u.keys.clear();
-      u.values.clear();
-      u.keys.reserve(some);
-      u.values.reserve(some * call_.width);
+      const auto list = u.pairs.list(call_.keys.bytes, layout_.row_bytes());
+      list.clear();
+      list.reserve(some);
     }
-    s.folded.clear();
-    s.folded.reserve(some, call_.width);
-    if (owners == 1) s.shares[0].indexes.assign(call_.keys.begin(), call_.keys.end());
-    key_groups::place place{0, 0};
-    for (std::size_t i = 0; i < pairs && owners > 1; ++i) {
-      const auto key = std::uint64_t{call_.keys[i]};
-      if (i == 0 || map_.group_of(key) != map_.group_of(call_.keys[i - 1])) place = map_.of_group(map_.group_of(key));
-      auto& share = s.shares[place.owner];
-      share.indexes.push_back(place.first_index | map_.within(key));
-      share.places.push_back(i);
+    folded().clear();
+    folded().reserve(some);
+    if (owners == 1) {
+      s.shares[0].indexes.resize(pairs);
+      call_.keys.copy_to(s.shares[0].indexes.data(), 0, pairs);
+    } else {
+      with_key(call_.keys.bytes, [&](auto k) { deal(std::span(call_.keys.as<decltype(k)>(), pairs)); });
     }
     if (served()) return;
     const auto& own = s.shares[owner()];
-    s.own.pairs = {own.indexes.data(), call_.values, own.rows(), 0, own.indexes.size()};
+    s.own.pairs = {{own.indexes.data()}, call_.rows, own.rows(), 0, own.indexes.size()};
+  }
+  template <class K>
+  void deal(std::span<const K> keys) {
+    key_groups::place place{0, 0};
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      const auto key = std::uint64_t{keys[i]};
+      if (i == 0 || map_.group_of(key) != map_.group_of(keys[i - 1])) place = map_.of_group(map_.group_of(key));
+      auto& share = s_->shares[place.owner];
+      share.indexes.push_back(place.first_index | map_.within(key));
+      share.places.push_back(i);
+    }
+  }
+  /// What this rank has folded, by index. Where nobody else folds anything the rows are the result.
+  [[nodiscard]] pair_list folded() {
+    any_vector& own_rows = s_->folded.rows;
+    return {&s_->folded.keys, replicated_ ? call_.result_rows : &own_rows, sizeof(std::uint64_t), layout_.row_bytes()};
+  }
+  [[nodiscard]] std::span<const std::uint64_t> folded_indexes() {
+    return {folded().all_keys().as<std::uint64_t>(), folded().size()};
   }
   /// This rank, as an owner.
   [[nodiscard]] std::size_t owner() const { return replicated_ ? 0 : static_cast<std::size_t>(rank_); }
@@ -167,22 +178,8 @@ class sparse_engine : lent_state<sparse_state<typename Call::key_type, typename 
       if (stream.closed()) continue;
       while (share.packed != share.indexes.size()) {
         const auto n = pack(stream, share.indexes, share.packed, counts_.first, [&](std::byte* to, std::size_t pairs) {
-          if (share.rows() == nullptr) {
-            copy_bytes(to, call_.values + share.packed * call_.width, pairs * layout_.row_bytes());
-            return;
-          }
-          if (call_.width == 1) {
-            for (std::size_t k = 0; k < pairs; ++k)
-              std::memcpy(to + k * sizeof(T), call_.values + share.places[share.packed + k], sizeof(T));
-            return;
-          }
-          pair_source<T> from{nullptr, call_.values, share.rows(), share.packed, share.packed + pairs};
-          while (from.at != from.end) {
-            const auto rows = from.together();
-            copy_bytes(to, from.row(call_.width), rows * layout_.row_bytes());
-            to += rows * layout_.row_bytes();
-            from.at += rows;
-          }
+          const pair_source from{{}, call_.rows, share.rows(), share.packed, share.packed + pairs};
+          from.copy_rows(to, layout_.row_bytes());
         });
         if (n == 0) break;
         share.packed += n;
@@ -197,27 +194,27 @@ class sparse_engine : lent_state<sparse_state<typename Call::key_type, typename 
     if (!returns_results()) return false;
     auto& s = *s_;
     auto& stream = s.results;
-    const auto& folded = s.folded;
+    const auto all = folded_indexes();
     bool moved = false;
-    while (const auto left = folded.indexes.size() - packed_) {
+    while (const auto left = all.size() - packed_) {
       if (!folded_ && left < chunk_pairs) break;
-      stream.expect(folded.indexes.size());
-      const auto n = pack(stream, folded.indexes, packed_, counts_.second, [&](std::byte* to, std::size_t pairs) {
-        copy_bytes(to, folded.row(packed_, call_.width), pairs * layout_.row_bytes());
+      stream.expect(all.size());
+      const auto n = pack(stream, all, packed_, counts_.second, [&](std::byte* to, std::size_t pairs) {
+        copy_bytes(to, folded().row_at(packed_), pairs * layout_.row_bytes());
       });
       if (n == 0) break;
       packed_ += n;
       moved = true;
     }
-    if (folded_ && packed_ == folded.indexes.size()) stream.close(messages_);
+    if (folded_ && packed_ == all.size()) stream.close(messages_);
     else if (stream.idle() && stream.worthwhile()) stream.flush(messages_, packed_);
     return moved;
   }
   // From number `at` of the indexes on.
   template <class Copy>
-  std::size_t pack(out_stream& stream, const std::vector<std::uint64_t>& indexes, std::size_t at, chunk_counts& counts,
+  std::size_t pack(out_stream& stream, std::span<const std::uint64_t> indexes, std::size_t at, chunk_counts& counts,
                    const Copy& copy) {
-    return pack_chunk(stream, messages_, layout_, at, std::span(indexes).subspan(at), counts, copy);
+    return pack_chunk(stream, messages_, layout_, at, indexes.subspan(at), counts, copy);
   }
 
   // Folds every key of which nothing can come any more.
@@ -225,7 +222,7 @@ class sparse_engine : lent_state<sparse_state<typename Call::key_type, typename 
     auto& s = *s_;
     bool moved = false;
     while (!folded_) {
-      const auto bound = foldable<T>(s.arriving, s.fronts, layout_, map_, owner(), rows_);
+      const auto bound = foldable(s.arriving, s.fronts, layout_, map_, owner(), rows_);
       if (!bound) break;
       fold_up_to(*bound);
       const auto finished = [](const in_stream& i) { return i.finished(); };
@@ -237,17 +234,20 @@ class sparse_engine : lent_state<sparse_state<typename Call::key_type, typename 
   void fold_up_to(std::uint64_t bound) {
     auto& s = *s_;
     s.sources.clear();
-    const auto add = [&](pair_source<T>& pairs, std::size_t all) {
+    const auto add = [&](pair_source& pairs, std::size_t all) {
       if (pairs.limit(all, bound)) s.sources.push_back(&pairs);
     };
     const auto add_front = [&](std::size_t i) {
       if (s.fronts[i].open) add(s.fronts[i].pairs, s.fronts[i].header.pairs);
     };
     in_rank_order(add_front, [&] { add(s.own.pairs, s.shares[owner()].indexes.size()); });
-    fold_pairs(call_.fold, s.sources, call_.width, s.folded, s.fold);
-    pop_folded<T>(s.arriving, s.fronts, messages_);
+    fold_pairs(call_.fold, s.sources, folded(), s.fold);
+    pop_folded(s.arriving, s.fronts, messages_);
   }
 
+  void add_keys(union_share& to, std::size_t owner, std::span<const std::uint64_t> indexes) {
+    with_key(call_.keys.bytes, [&](auto k) { to.add_keys(k, map_, owner, indexes); });
+  }
   void deliver(std::size_t index) override {
     auto& s = *s_;
     auto& stream = s.returning[index];
@@ -256,8 +256,8 @@ class sparse_engine : lent_state<sparse_state<typename Call::key_type, typename 
     auto& front = s.returned[index];
     while (stream.next_row() != in_stream::no_row) {
       front.read(stream, layout_, map_, from, result_rows_);
-      to.add_keys(map_, from, std::span(front.indexes).first(front.header.pairs));
-      append_rows<T>(to.values, front.pairs.values, front.header.pairs * call_.width);
+      add_keys(to, from, std::span(front.indexes).first(front.header.pairs));
+      to.pairs.rows.append(front.pairs.rows, front.header.pairs * layout_.row_bytes());
       count(counts_.second, front.header.encoding);
       front.pop(stream);
     }
@@ -267,21 +267,25 @@ class sparse_engine : lent_state<sparse_state<typename Call::key_type, typename 
     done_ = true;
     if (stopping()) stop();
     auto& s = *s_;
-    auto& to = *call_.result;
-    if (!served()) {
-      auto& own = s.unions[owner()];
-      own.add_keys(map_, owner(), s.folded.indexes);
-      std::swap(own.values, s.folded.values);
-    }
     report_.extra_bytes += s.bytes();
-    for (const auto& u : s.unions) report_.union_blocks += u.keys.size();
-    gather(map_, std::span(s.unions), call_.width, to.keys, to.values);
-    to.contributions = counts_.first;
-    to.results = counts_.second;
+    if (replicated_) {
+      report_.union_blocks = folded().size();
+      call_.result().append_keys(folded_indexes());
+    } else {
+      if (!served()) {
+        auto& own = s.unions[owner()];
+        add_keys(own, owner(), folded_indexes());
+        own.pairs.rows.swap(s.folded.rows);
+      }
+      with_key(call_.keys.bytes, [&](auto k) { gather(k, map_, s.unions, call_.result()); });
+      report_.union_blocks = call_.result().size();
+    }
+    call_.contributions = counts_.first;
+    call_.results = counts_.second;
     report_.deliver_seconds += watch_.lap();
   }
 
-  Call call_;
+  sparse_call& call_;
   key_groups map_;
   chunk_layout layout_;
   std::uint64_t rows_, result_rows_;  ///< the most pairs of a stream
@@ -293,17 +297,16 @@ class sparse_engine : lent_state<sparse_state<typename Call::key_type, typename 
 };
 
 /// The topology of a key-value call: how its streams run is for the call to say.
-template <class Call>
 struct sparse_streams {
-  const Call* pairs = nullptr;  ///< lives as long as the operation
+  sparse_call* pairs = nullptr;  ///< lives as long as the operation
   ownership owners = ownership::shared;
   stream_options options;
 
   static constexpr std::string_view name = "key-value";
 
-  struct engine : sparse_engine<Call> {
+  struct engine : sparse_engine {
     engine(const sparse_streams& t, const call& agreed, const any_transport& transport, any_mailbox& messages)
-        : sparse_engine<Call>(t.owners, t.options, *t.pairs, agreed.shares, transport, messages) {}
+        : sparse_engine(t.owners, t.options, *t.pairs, agreed.shares, transport, messages) {}
   };
 };
 

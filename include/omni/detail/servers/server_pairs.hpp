@@ -52,7 +52,7 @@ class pair_folder {
     const auto chunks = layout(how.alignment);
     while (!done_) {
       if (next_ == keys_.size()) {
-        const auto bound = foldable<std::byte>(arriving, fronts_, chunks, map_, index_, tensor_.pairs);
+        const auto bound = foldable(arriving, fronts_, chunks, map_, index_, tensor_.pairs);
         if (!bound) return moved;
         const auto finished = [](const in_stream& i) { return i.finished(); };
         done_ = std::all_of(arriving.begin(), arriving.end(), finished);
@@ -67,7 +67,7 @@ class pair_folder {
       next_ += n;
       sent_ += n;
       moved = true;
-      if (next_ == keys_.size()) pop_folded<std::byte>(arriving, fronts_, messages);
+      if (next_ == keys_.size()) pop_folded(arriving, fronts_, messages);
     }
     return moved;
   }
@@ -82,11 +82,11 @@ class pair_folder {
     for (auto& f : fronts_)
       if (f.open && f.pairs.limit(f.header.pairs, bound)) sources_.push_back(&f.pairs);
     keys_.clear();
-    rows_.clear();
     next_ = next_row_ = 0;
-    merge_sources<std::byte, std::uint64_t>(sources_, row_bytes(), room_, [&](const found_row<std::byte>& r) {
+    rows_.clear();
+    merge_sources(sources_, row_bytes(), room_).merge([&](const found_row& r) {
       rows_.push_back(r);
-      if (keys_.empty() || keys_.back() != r.index) keys_.push_back(r.index);
+      if (keys_.empty() || keys_.back() != r.key) keys_.push_back(r.key);
     });
   }
   void fold_rows(std::byte* to, std::size_t keys, const reductions::fold_function& f) {
@@ -94,8 +94,8 @@ class pair_folder {
     for (; keys != 0; --keys, to += bytes) {
       auto& rows = room_.rows;
       rows.clear();
-      const auto index = rows_[next_row_].index;
-      for (; next_row_ != rows_.size() && rows_[next_row_].index == index; ++next_row_) rows.push_back(rows_[next_row_].row);
+      const auto key = rows_[next_row_].key;
+      for (; next_row_ != rows_.size() && rows_[next_row_].key == key; ++next_row_) rows.push_back(rows_[next_row_].row);
       if (rows.size() == 1) std::memcpy(to, rows[0], bytes);
       else f(std::span<const void* const>(rows), false, to, tensor_.width);
     }
@@ -105,13 +105,13 @@ class pair_folder {
   std::size_t index_ = 0;
   key_groups map_;
   std::uint64_t result_rows_ = 0;
-  std::vector<chunk_cursor<std::byte>> fronts_;
-  std::vector<pair_source<std::byte>*> sources_;  // of what is folded now, in rank order
-  fold_room<std::byte> room_;
-  std::vector<found_row<std::byte>> rows_;  // of those, by key
-  std::vector<std::uint64_t> keys_;         // each once
-  std::size_t next_ = 0, next_row_ = 0;     // of both, those below have been sent
-  std::uint64_t sent_ = 0;                  // in all
+  std::vector<chunk_cursor> fronts_;
+  std::vector<pair_source*> sources_;  // of what is folded now, in rank order
+  fold_room room_;
+  std::vector<found_row> rows_;          // of those, by key
+  std::vector<std::uint64_t> keys_;      // each once
+  std::size_t next_ = 0, next_row_ = 0;  // of both, those below have been sent
+  std::uint64_t sent_ = 0;               // in all
   bool done_ = false;
 };
 
