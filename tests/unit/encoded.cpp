@@ -20,6 +20,7 @@
 #include <string_view>
 #include <vector>
 
+#include "../support/leaks.hpp"
 #include "../support/losing.hpp"
 #include "../support/served.hpp"
 #include "../support/sharing.hpp"
@@ -563,6 +564,7 @@ TEST_CASE("encoded: a quantiser of the user's, alone and after a sparsifier") {
 
 TEST_CASE("encoded: a compressor that throws on one rank is heard of by the others") {
   testing::sharing::run(2, [](testing::sharing& comm) {
+    const testing::leaks_are_meant meant;
     std::vector<float> x(100, 1.0F);
     if (comm.rank() == 1) CHECK_THROWS_WITH(omni::allreduce(comm, x, failing{comm.rank()}), "no choice");
     else CHECK_THROWS_AS(omni::allreduce(comm, x, failing{comm.rank()}, omni::deadline(std::chrono::seconds(20))), omni::protocol);

@@ -79,7 +79,8 @@ class distinct_pairs {
       : keys_(keys), rows_(rows), size_(n) {
     if (keys.ascend(0, n)) return;
     // Single elements travel with their keys: looking each up where it lay would miss the caches.
-    const bool is_single = row_bytes == how.element_bytes() && row_bytes <= sizeof(std::uint64_t);
+    const bool is_single =
+        how.singles(keys.bytes).merged != nullptr && row_bytes == how.element_bytes() && row_bytes <= sizeof(std::uint64_t);
     const auto with = is_single ? row_bytes : n <= std::numeric_limits<std::uint32_t>::max() ? 4U : 8U;
     if (keys.bytes <= 4 && with <= 4) merge<std::uint32_t>(how, row_bytes, is_single);
     else merge<std::uint64_t>(how, row_bytes, is_single);

@@ -163,7 +163,8 @@ std::size_t fold_merged(const Op& op, const sorted_runs& runs, Index* keys, stor
   A so_far{};  // of several, where that is another type
   bool is_alone = true;
   runs.merge([&](const found_row& r) {
-    const T& x = *reinterpret_cast<const T*>(r.row);
+    T x;  // NOLINT(cppcoreguidelines-pro-type-member-init): written before it is read
+    std::memcpy(static_cast<void*>(&x), r.row, sizeof(T));  // may lie beside a key, as bits
     if (n == 0 || static_cast<Index>(r.key) != keys[n - 1]) {
       keys[n] = static_cast<Index>(r.key);
       last = values + n++;

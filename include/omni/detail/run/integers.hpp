@@ -163,6 +163,8 @@ report with_integers(std::span<const T> in, std::span<T> out, const F& f, const 
   try {
     if (l.words == 2) return run_as_integers<std::int64_t>(*state, in, out, f, l, topology, limit);
     return run_as_integers<std::int32_t>(*state, in, out, f, l, topology, limit);
+  } catch (const mismatch&) {
+    throw;  // nothing was given up
   } catch (...) {
     state.leak();  // messages that were given up may still be written to it
     throw;
