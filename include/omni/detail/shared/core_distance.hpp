@@ -30,7 +30,7 @@ struct core_distance {
   /// Whether even the best of them are so slow that MPI's own allreduce, which copies through less memory, is faster for dense
   /// tensors.
   [[nodiscard]] bool is_slow() const {
-    constexpr double most = 10e-6;  // measured: 4 to 6 us where the window is twice as fast, 13 where it takes three times as long
+    constexpr double most = 50e-6;  // measured: with 4 to 25 us the window is faster nearly everywhere (docs/tuning.md)
     return is_far() && *std::min_element(exchange.begin(), exchange.end()) > most;
   }
   /// How to store what others will read. Of what is not known, what is nowhere the worst by far.
