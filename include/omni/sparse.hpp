@@ -5,8 +5,6 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <exception>
-#include <optional>
 #include <span>
 #include <type_traits>
 #include <utility>

@@ -39,9 +39,9 @@ struct union_share {
 };
 
 /// Puts the shares of all owners together to ascending keys. A group's pairs lie one behind the other in its owner's share, so the
-/// choice of what comes next is made once for each group.
+/// choice of what comes next is made once for each group. `some` is room: a vector of whatever type takes many pairs at once.
 template <class K>
-void gather(K /*type*/, const key_groups& map, std::span<union_share> shares, const pair_list& to) {
+void gather(K /*type*/, const key_groups& map, std::span<union_share> shares, own_pairs& some, const pair_list& to) {
   constexpr std::size_t at_once = 8192;
   struct head {
     std::span<const K> keys;
@@ -57,11 +57,11 @@ void gather(K /*type*/, const key_groups& map, std::span<union_share> shares, co
     if (!keys.empty()) heads.push_back({keys, s.pairs.rows.data(), map.group_of(keys[0])});
   }
   to.reserve(pairs);
-  own_pairs some;  // a vector of whatever type takes many at once
+  const auto few = some.list(sizeof(K), to.row_bytes);
+  few.clear();
   const auto flush = [&] {
-    to.append(some.keys.data(), some.rows.data(), some.keys.size() / sizeof(K));
-    some.keys.clear();
-    some.rows.clear();
+    to.append(some.keys.data(), some.rows.data(), few.size());
+    few.clear();
   };
   while (!heads.empty()) {
     auto& next = *std::min_element(heads.begin(), heads.end(), [](const head& a, const head& b) { return a.group < b.group; });

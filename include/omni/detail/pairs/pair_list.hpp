@@ -110,9 +110,10 @@ struct pair_list {
   }
   /// Keys that have been widened, or computed.
   void append_keys(std::span<const std::uint64_t> wide) const {
-    std::array<std::uint64_t, 256> some;  // NOLINT(cppcoreguidelines-pro-type-member-init): written before it is read
-    for (; !wide.empty(); wide = wide.subspan(std::min(wide.size(), some.size()))) {
-      const auto n = std::min(wide.size(), some.size());
+    constexpr std::size_t at_once = 256;
+    alignas(std::uint64_t) std::array<std::byte, at_once * sizeof(std::uint64_t)> some;  // NOLINT(*-member-init): written first
+    for (; !wide.empty(); wide = wide.subspan(std::min(wide.size(), at_once))) {
+      const auto n = std::min(wide.size(), at_once);
       narrow_keys(some.data(), key_bytes, wide.first(n));
       keys->append(some.data(), n * key_bytes);
     }

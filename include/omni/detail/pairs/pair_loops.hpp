@@ -34,7 +34,6 @@ struct single_loops {
 /// What holds for all pairs of a combination of key, element and operation, and its functions.
 struct pair_loops {
   const element_loops* elements = nullptr;
-  std::size_t key_bytes = 1;
   single_loops by_index, by_key;  ///< where keys are indexes of 64 bits, and where they are as the caller has them
 };
 
@@ -80,7 +79,6 @@ template <class K, class T, class Op>
 constexpr pair_loops make_pair_loops() {
   pair_loops l;
   l.elements = &loops_of<T, Op, fixed_blocks, simd_detector>;
-  l.key_bytes = sizeof(K);
   l.by_index = make_single_loops<T, Op, std::uint64_t>();
   l.by_key = make_single_loops<T, Op, K>();
   return l;

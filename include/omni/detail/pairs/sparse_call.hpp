@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <string>
 
 #include "../../operation.hpp"
 #include "../../reduction.hpp"

@@ -8,7 +8,6 @@
 #include <span>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "../../report.hpp"
 #include "../call/call.hpp"
@@ -277,7 +276,7 @@ class sparse_engine : lent_state<sparse_state>, public stream_exchange {
         add_keys(own, owner(), folded_indexes());
         own.pairs.rows.swap(s.folded.rows);
       }
-      with_key(call_.keys.bytes, [&](auto k) { gather(k, map_, s.unions, call_.result()); });
+      with_key(call_.keys.bytes, [&](auto k) { gather(k, map_, s.unions, s.folded, call_.result()); });
       report_.union_blocks = call_.result().size();
     }
     call_.contributions = counts_.first;
