@@ -47,7 +47,7 @@ class cores {
     const omni::detail::segments segments(all_, rank_, omni::detail::stores::vectors);
     omni::detail::distance_probe::prepare(segments.own());
     MPI_Barrier(ranks_);
-    omni::detail::distance_probe probe(segments, 0, control, bytes);
+    omni::detail::distance_probe probe(segments, true, 0, control, bytes);
     while (probe.progress()) {
     }
     const auto& d = probe.result();

@@ -7,7 +7,7 @@
 set(most_errors 5)
 
 string(REPLACE "|" ";" directories "${INCLUDES}")
-set(command "${COMPILER}" -std=c++20 -fsyntax-only)
+set(command "${COMPILER}" -std=c++20 -fsyntax-only -DOMNI_COMPILED)  # all that is looked at is above the engines
 foreach(directory IN LISTS directories)
   list(APPEND command "-I${directory}")
 endforeach()

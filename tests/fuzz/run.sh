@@ -7,10 +7,10 @@
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
-seconds=600 compiler=clang++ build=$here/../../build/fuzz keep=0
+seconds=600 compiler=clang++ optimise=-O1 build=$here/../../build/fuzz keep=0
 usage() {
   cat <<EOF
-usage: tests/fuzz/run.sh [--seconds S] [--compiler clang++] [--build DIR] [--keep]
+usage: tests/fuzz/run.sh [--seconds S] [--compiler clang++] [--optimise -O1] [--build DIR] [--keep]
 
 Builds the targets with libFuzzer, the address and the undefined-behaviour sanitizer, and runs each for S seconds ($seconds), beginning with
 tests/fuzz/corpus. What crashes is left in DIR/findings and makes the exit status 1.
@@ -22,6 +22,7 @@ while [ $# -gt 0 ]; do
   case "$1" in
     --seconds) seconds=${2:?}; shift ;;
     --compiler) compiler=${2:?}; shift ;;
+    --optimise) optimise=${2:?}; shift ;;
     --build) build=${2:?}; shift ;;
     --keep) keep=1 ;;
     -h | --help) usage; exit 0 ;;
@@ -35,7 +36,7 @@ rc=0
 targets=(packets server slots)
 echo "== compile"
 rm -f "$build/fuzz"
-if ! "$compiler" -std=c++20 -O1 -g1 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined -I"$here/../../include" "$here/fuzz.cpp" \
+if ! "$compiler" -std=c++20 "$optimise" -g1 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined -I"$here/../../include" "$here/fuzz.cpp" \
   -o "$build/fuzz" -pthread; then
   echo "== did NOT compile"
   exit 1

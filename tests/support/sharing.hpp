@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <functional>
 #include <memory>
 #include <omni/detail/shared/window_mailbox.hpp>
 #include <omni/transport/testing/threads.hpp>
@@ -34,8 +35,8 @@ class sharing {
   static constexpr bool agrees_first = true;
 
   /// Calls f(transport) on `ranks` threads. A rank of which `has_room(rank)` is false gets no memory for packets.
-  template <class F, class HasRoom>
-  static void run(int ranks, const F& f, const HasRoom& has_room) {
+  static void run(
+      int ranks, const std::function<void(sharing&)>& f, const std::function<bool(int)>& has_room = [](int) { return true; }) {
     // Zeros from the system, which gives them when they are touched: most of a segment never is.
     const auto size = window::segment_bytes(ranks);
     std::vector<std::unique_ptr<void, decltype(&std::free)>> memory;
@@ -60,10 +61,6 @@ class sharing {
       sharing comm(inner, *mine);
       f(comm);
     });
-  }
-  template <class F>
-  static void run(int ranks, const F& f) {
-    run(ranks, f, [](int) { return true; });
   }
 
   [[nodiscard]] int rank() const { return inner_->rank(); }

@@ -13,6 +13,7 @@
 #include <span>
 #include <vector>
 
+#include "../support/effort.hpp"
 #include "../support/oracle.hpp"
 #include "../support/patterns.hpp"
 #include "../support/ranks.hpp"
@@ -107,7 +108,7 @@ TEST_CASE("thrust: in a call, by type and by value") {
   });
 }
 TEST_CASE("thrust: tensors longer than what it looks at in one go, and groups of them") {
-  constexpr auto n = 3 * omni::thrust_detector::ahead_bytes / sizeof(float) + 12345;
+  constexpr auto n = (testing::few ? 1 : 3) * omni::thrust_detector::ahead_bytes / sizeof(float) + 12345;
   for (const auto shape : {patterns::shape::clustered, patterns::shape::uniform}) {
     testing::check<patterns::exact, float>({3, n, shape, 1, true}, omni::sum{}, omni::thrust_detector{});
     testing::check<patterns::exact, float>({2, n, shape, 2, false}, omni::sum{}, omni::thrust_detector{}, omni::fixed_blocks{7});

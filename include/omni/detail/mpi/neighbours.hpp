@@ -63,7 +63,7 @@ class neighbours {
       if (segments_[r].empty() || cards_[r].name[0] == '\0') return false;
     }
     open_.emplace(all_bytes(), rank, stores::vectors);
-    probe_.emplace(*open_, window::probe_control(ranks()), window::probe_data(), window::probe_bytes());
+    probe_.emplace(*open_, has_cores(), window::probe_control(ranks()), window::probe_data(), window::probe_bytes());
     return true;
   }
   /// Goes on with finding out how far the ranks' cores are apart; false once that is over, and this rank's segment ready.

@@ -5,7 +5,6 @@
 #include <chrono>
 #include <cstddef>
 #include <span>
-#include <tuple>
 #include <type_traits>
 #include <utility>
 
@@ -79,18 +78,14 @@ template <kind K, class T, class... A>
 inline constexpr std::size_t count_of = (std::size_t{0} + ... + (kind_of<A, T>() == K ? 1U : 0U));
 
 /// The first argument of kind K, or the default.
-template <kind K, class T, class Default, class... A>
-constexpr auto pick(const Default& otherwise, const std::tuple<const A&...>& all) {
-  if constexpr (count_of<K, T, A...> == 0) {
-    return otherwise;
-  } else {
-    constexpr std::size_t at = [] {
-      std::size_t i = 0, found = sizeof...(A);
-      ((kind_of<A, T>() == K && found == sizeof...(A) ? found = i++ : i++), ...);
-      return found;
-    }();
-    return std::get<at>(all);
-  }
+template <kind K, class T, class Default>
+constexpr Default pick(const Default& otherwise) {
+  return otherwise;
+}
+template <kind K, class T, class Default, class First, class... More>
+constexpr auto pick(const Default& otherwise, const First& first, const More&... more) {
+  if constexpr (kind_of<First, T>() == K) return first;
+  else return pick<K, T>(otherwise, more...);
 }
 
 /// Topologies by which more than allreduce runs.
@@ -175,29 +170,27 @@ struct choices {
 };
 
 template <collective_kind C, class T, class... A>
-constexpr auto choose(const A&... a) {
-  const std::tuple<const A&...> all(a...);
+constexpr auto choose(const A&... more) {
   const auto op = [&] {
     if constexpr (!only_copies(C))
-      return normalized<decltype(pick<kind::operation, T>(sum{}, all)), T>(pick<kind::operation, T>(sum{}, all));
+      return normalized<decltype(pick<kind::operation, T>(sum{}, more...)), T>(pick<kind::operation, T>(sum{}, more...));
     else if constexpr (count_of<kind::null, T, A...> == 0) return copies<T>{};
-    else return copies<T>{pick<kind::null, T>(0, all).value};
+    else return copies<T>{pick<kind::null, T>(0, more...).value};
   }();
-  const auto partition = pick<kind::partitioner, T>(fixed_blocks{}, all);
-  const auto detector = pick<kind::detector, T>(simd_detector{}, all);
-  const auto topology = pick<kind::topology, T>(automatic{}, all);
+  const auto partition = pick<kind::partitioner, T>(fixed_blocks{}, more...);
+  const auto detector = pick<kind::detector, T>(simd_detector{}, more...);
+  const auto topology = pick<kind::topology, T>(automatic{}, more...);
   return choices<std::remove_const_t<decltype(op)>, std::remove_const_t<decltype(partition)>,
                  std::remove_const_t<decltype(detector)>, std::remove_const_t<decltype(topology)>>{
-      op, partition, detector, topology, pick<kind::limit, T>(deadline{}, all).limit};
+      op, partition, detector, topology, pick<kind::limit, T>(deadline{}, more...).limit};
 }
 
 /// Notes which collective it is, and what goes with it.
 template <collective_kind C, class T, class... A>
 void take_roles(call& made, const A&... more) {
-  const std::tuple<const A&...> all(more...);
   made.kind = C;
-  made.root = pick<kind::root, T>(root{}, all).rank;
-  made.part_sizes = pick<kind::sizes, T>(part_sizes{}, all).elements;
+  made.root = pick<kind::root, T>(root{}, more...).rank;
+  made.part_sizes = pick<kind::sizes, T>(part_sizes{}, more...).elements;
 }
 
 /// A communicator beside which there is a switch (omni/fabric.hpp).
@@ -212,9 +205,8 @@ template <collective_kind C, class T, class Op, class F, class... A>
 void note_arithmetic(call& made, const A&... more) {
   constexpr bool has_switch = requires { requires is_fabric<typename F::place>; };
   if constexpr (has_switch && C == collective_kind::allreduce) {
-    const std::tuple<const A&...> all(more...);
     made.fixed =
-        pick<kind::arithmetic, T>(typename F::place::default_arithmetic{}, all).template loops<T, std::remove_const_t<Op>>();
+        pick<kind::arithmetic, T>(typename F::place::default_arithmetic{}, more...).template loops<T, std::remove_const_t<Op>>();
   }
 }
 

@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <memory>
 #include <span>
-#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -65,8 +64,7 @@ double relative_error_of(const tensor_pieces<T>& out, const std::vector<T>& sum)
 template <collective_kind C, class T, class... A, class F>
 auto with_codes(std::vector<tensor_piece<T>> pieces, const F& f, const A&... more) {
   const auto c = choose<C, T>(more...);
-  const std::tuple<const A&...> all(more...);
-  const auto& given = pick<kind::compressor, T>(0, all);
+  const auto& given = pick<kind::compressor, T>(0, more...);
   constexpr bool measures = count_of<kind::error, T, A...> != 0;
   const auto [compressor, memory] = remembered_by(given);
   expect_sound(compressor);

@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <tuple>
 #include <type_traits>
 #include <utility>
 
@@ -44,7 +43,7 @@ consteval bool adds_integers() {
   if constexpr (!given || !std::is_same_v<std::remove_const_t<Op>, sum>) {
     return false;
   } else {
-    using arithmetic_type = std::remove_cvref_t<decltype(pick<kind::arithmetic, T>(0, std::declval<std::tuple<const A&...>>()))>;
+    using arithmetic_type = std::remove_cvref_t<decltype(pick<kind::arithmetic, T>(0, std::declval<const A&>()...))>;
     return arithmetic_type::rounds && is_real<T>;
   }
 }
@@ -173,8 +172,7 @@ report with_integers(std::span<const T> in, std::span<T> out, const F& f, const 
 /// What the arithmetic of a call makes of its elements; null if they stay what they are.
 template <class T, class... A>
 const fixed_loops* integers_of(const A&... more) {
-  const std::tuple<const A&...> all(more...);
-  return pick<kind::arithmetic, T>(0, all).template loops<T, sum>();
+  return pick<kind::arithmetic, T>(0, more...).template loops<T, sum>();
 }
 
 }  // namespace omni::detail

@@ -49,12 +49,13 @@ class distance_probe {
   static constexpr std::size_t control_bytes = cache_line;
   static void prepare(std::span<std::byte> control) { new (control.data()) line; }
 
-  /// Where both lie.
-  distance_probe(const segments& all, std::size_t control, std::size_t data, std::size_t bytes)
+  /// Where both lie. `has_core`: there is a core for each rank. Where there is none, two that take turns on one would not meet.
+  distance_probe(const segments& all, bool has_core, std::size_t control, std::size_t data, std::size_t bytes)
       : segments_(&all),
         control_(control),
         data_(data),
         bytes_(bytes),
+        most_misses_(has_core ? 512 : 16),
         distances_{1, std::bit_floor(std::max<std::size_t>(all.ranks(), 2) - 1)} {}
 
   /// Goes on; false once there is nothing more to do. To be called again and again.
@@ -62,7 +63,7 @@ class distance_probe {
     if (session_ == distances_.size()) return false;
     const auto mine = segments_->rank(), peer = mine ^ distances_[session_];
     const bool again = session_ != 0 && distances_[session_] == distances_[0];
-    if (again || peer >= segments_->ranks() || (mine < peer ? lead(peer) : follow(peer)) || ++missed_ == most_misses) {
+    if (again || peer >= segments_->ranks() || (mine < peer ? lead(peer) : follow(peer)) || ++missed_ == most_misses_) {
       ++session_;
       missed_ = 0;
     }
@@ -79,7 +80,6 @@ class distance_probe {
   };
   static constexpr auto most_wait = std::chrono::microseconds(30);
   static constexpr auto most_time = std::chrono::microseconds(400);
-  static constexpr unsigned most_misses = 512;
   static constexpr std::uint32_t rounds = 8, trips = 16, reads = 4;
   static constexpr std::uint32_t last_trip = 1 + rounds * trips, last_step = last_trip + kinds_of_stores * reads + 1;
   static constexpr stores kind_of(std::uint32_t step) { return static_cast<stores>((step - last_trip - 1) / reads); }
@@ -174,6 +174,7 @@ class distance_probe {
 
   const segments* segments_;
   std::size_t control_, data_, bytes_;
+  unsigned most_misses_;
   std::array<std::size_t, 2> distances_;
   std::size_t session_ = 0;
   unsigned missed_ = 0;  // how often the peer was not there

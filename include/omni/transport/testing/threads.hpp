@@ -11,6 +11,7 @@
 #include <cstring>
 #include <deque>
 #include <exception>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -47,8 +48,7 @@ class threads {
   static constexpr bool one_process = true;
 
   /// Calls f(transport) on `ranks` threads and waits for them all; throws what the lowest rank that failed threw.
-  template <class F>
-  static void run(int ranks, F&& f) {
+  static void run(int ranks, const std::function<void(threads&)>& f) {
     auto inboxes = std::make_shared<std::vector<inbox>>(static_cast<std::size_t>(ranks));
     std::vector<std::exception_ptr> failed(static_cast<std::size_t>(ranks));
     {
