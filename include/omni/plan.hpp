@@ -13,67 +13,66 @@
 
 namespace omni {
 
-/// The arguments of a call, fixed once and run often.
-///
-///     omni::plan p{comm, grad.size(), omni::sum{}};
-///     for (...) p.run(grad);
-///
-/// Making a plan is collective: it opens the library's side of the communicator and, between hosts, measures it the first time, as
-/// omni::calibrate does, and makes the communicators of hierarchical; it costs what they cost and throws what they throw. A
-/// deadline among the arguments holds for that, too. After the first run of a shape, run() of one tensor allocates nothing, but
-/// with a compressor, in two levels and where packets may be lost; start() allocates the request. Cost and errors of a run are
-/// those of allreduce; a tensor of another size is a `usage` error. The communicator (or transport) must outlive the plan.
-template <class Comm, class... Choices>
-class plan {
+namespace detail {
+
+/// The arguments of a collective, fixed once.
+template <collective_kind C, class Comm, class... Choices>
+class planned_call {
  public:
-  plan(Comm& comm, std::size_t elements, const Choices&... more) : comm_(handle(comm)), elements_(elements), more_(more...) {
+  planned_call(Comm& comm, std::size_t elements, const Choices&... more)
+      : comm_(handle(comm)), elements_(elements), more_(more...) {
     open();
   }
 
-  /// Reduces in place.
-  template <class Data>
-  report run(Data&& data) {
-    expect_size(as_span_size(data));
-    return std::apply([&](const auto&... more) { return allreduce(comm(), data, more...); }, more_);
-  }
-  /// Reduces `in` into `out`.
-  template <class In, class Out>
-  report run(In&& in, Out&& out) {
-    expect_size(as_span_size(in));
-    return std::apply([&](const auto&... more) { return allreduce(comm(), in, out, more...); }, more_);
+  /// In place, or from a tensor into another: what the collective takes.
+  template <class... Data>
+  requires(sizeof...(Data) == 1 || sizeof...(Data) == 2) report run(Data&&... data) {
+    expect_size(data...);
+    return std::apply(
+        [&](const auto&... more) {
+          if constexpr (C == collective_kind::allreduce) return allreduce(comm(), data..., more...);  // of tensors on a device, too
+          else return run_collective<C>(comm(), data..., more...);
+        },
+        more_);
   }
   /// Starts a run without waiting for it.
-  template <class Data>
-  [[nodiscard]] request start(Data&& data) {
-    expect_size(as_span_size(data));
-    return std::apply([&](const auto&... more) { return iallreduce(comm(), data, more...); }, more_);
-  }
-  template <class In, class Out>
-  [[nodiscard]] request start(In&& in, Out&& out) {
-    expect_size(as_span_size(in));
-    return std::apply([&](const auto&... more) { return iallreduce(comm(), in, out, more...); }, more_);
+  template <class... Data>
+  requires(sizeof...(Data) == 1 || sizeof...(Data) == 2) [[nodiscard]] request start(Data&&... data) {
+    expect_size(data...);
+    return std::apply(
+        [&](const auto&... more) {
+          if constexpr (C == collective_kind::allreduce) return iallreduce(comm(), data..., more...);
+          else return start_collective<C>(comm(), data..., more...);
+        },
+        more_);
   }
   [[nodiscard]] std::size_t size() const { return elements_; }
 
  private:
   template <class Data>
-  static std::size_t as_span_size(Data& data) {
+  static std::size_t size_of(Data& data) {
     constexpr bool elsewhere = requires { data.subspan(0, data.size()); };  // as a device_span: nothing that the host may touch
-    static_assert(detail::spannable<Data> || elsewhere, "omni: the data is nothing that a std::span can be made from");
-    if constexpr (detail::grouped<Data>) {
+    static_assert(spannable<Data> || elsewhere, "omni: the data is nothing that a std::span can be made from");
+    if constexpr (grouped<Data>) {
       std::size_t all = 0;
-      for (const auto& tensor : detail::span_over(data)) all += detail::span_over(tensor).size();
+      for (const auto& tensor : span_over(data)) all += span_over(tensor).size();
       return all;
-    } else if constexpr (detail::spannable<Data>) {
-      return detail::span_over(data).size();
+    } else if constexpr (spannable<Data>) {
+      return span_over(data).size();
     } else if constexpr (elsewhere) {
       return data.size();
     } else {
       return 0;
     }
   }
-  void expect_size(std::size_t n) const {
-    if (n != elements_) throw usage(detail::text() << "omni: the plan is for " << elements_ << " elements, the data has " << n);
+  // The whole tensor comes first, or, in an allgather that has a part of it, last.
+  template <class Data, class... Out>
+  void expect_size(Data& data, Out&... out) const {
+    if constexpr (C == collective_kind::allgather && sizeof...(Out) != 0) {
+      expect_size(out...);
+    } else if (const auto n = size_of(data); n != elements_) {
+      throw usage(text() << "omni: the plan is for " << elements_ << " elements, the data has " << n);
+    }
   }
   // Of the arguments, or none.
   [[nodiscard]] deadline limit() const {
@@ -81,19 +80,19 @@ class plan {
     else return {};
   }
   void open() {
-    if constexpr (detail::is_fabric<std::remove_const_t<Comm>>) open_on(comm().comm());
+    if constexpr (is_fabric<std::remove_const_t<Comm>>) open_on(comm().comm());
     else open_on(comm());
   }
   template <class On>
   void open_on(On& on) {
     using plain = std::remove_const_t<On>;
-    if constexpr (!detail::is_place<On, automatic>()) return;
-    else if constexpr (transport_type<plain>) detail::open_plan(on, limit());
-    else detail::communicator<plain>::open_plan(on, limit());
+    if constexpr (!is_place<On, automatic>()) return;
+    else if constexpr (transport_type<plain>) open_plan(on, limit());
+    else communicator<plain>::open_plan(on, limit());
   }
 
   // A communicator is a handle and kept by value; a transport and a fabric are not.
-  static constexpr bool is_transport = transport_type<std::remove_const_t<Comm>> || detail::is_fabric<std::remove_const_t<Comm>>;
+  static constexpr bool is_transport = transport_type<std::remove_const_t<Comm>> || is_fabric<std::remove_const_t<Comm>>;
   static auto handle(Comm& comm) {
     if constexpr (is_transport) return &comm;
     else return comm;
@@ -108,9 +107,53 @@ class plan {
   std::tuple<Choices...> more_;
 };
 
+}  // namespace detail
+
+/// The arguments of a call, fixed once and run often.
+///
+///     omni::plan p{comm, grad.size(), omni::sum{}};
+///     for (...) p.run(grad);
+///
+/// Making a plan is collective: it opens the library's side of the communicator and, between hosts, measures it the first time, as
+/// omni::calibrate does, and makes the communicators of hierarchical; it costs what they cost and throws what they throw. A
+/// deadline among the arguments holds for that, too. After the first run of a shape, run() of one tensor allocates nothing, but
+/// with a compressor, in two levels and where packets may be lost; start() allocates the request. Cost and errors of a run are
+/// those of allreduce; a tensor of another size is a `usage` error. The communicator (or transport) must outlive the plan.
+template <class Comm, class... Choices>
+class plan : public detail::planned_call<detail::collective_kind::allreduce, Comm, Choices...> {
+ public:
+  using detail::planned_call<detail::collective_kind::allreduce, Comm, Choices...>::planned_call;
+};
+
 template <class Comm, class... Choices>
 plan(Comm&, std::size_t, const Choices&...) -> plan<Comm, Choices...>;
 template <class Comm, class... Choices>
 plan(const Comm&, std::size_t, const Choices&...) -> plan<const Comm, Choices...>;
+
+/// Plans of the other collectives, with the arguments of each; `elements`: of the whole tensor, all parts together.
+///
+///     auto p = omni::plan_reduce_scatter(comm, grad.size(), omni::part_sizes{sizes});
+///     for (...) p.run(grad, part);   // or p.run(grad), in place
+///
+/// A run allocates some words; else they are as omni::plan. What they are given, part_sizes among it, must outlive them.
+template <class Comm, class... Choices>
+[[nodiscard]] auto plan_reduce_scatter(Comm&& comm, std::size_t elements, const Choices&... more) {
+  return detail::planned_call<detail::collective_kind::reduce_scatter, std::remove_reference_t<Comm>, Choices...>(comm, elements,
+                                                                                                                  more...);
+}
+template <class Comm, class... Choices>
+[[nodiscard]] auto plan_allgather(Comm&& comm, std::size_t elements, const Choices&... more) {
+  return detail::planned_call<detail::collective_kind::allgather, std::remove_reference_t<Comm>, Choices...>(comm, elements,
+                                                                                                             more...);
+}
+template <class Comm, class... Choices>
+[[nodiscard]] auto plan_reduce(Comm&& comm, std::size_t elements, const Choices&... more) {
+  return detail::planned_call<detail::collective_kind::reduce, std::remove_reference_t<Comm>, Choices...>(comm, elements, more...);
+}
+template <class Comm, class... Choices>
+[[nodiscard]] auto plan_broadcast(Comm&& comm, std::size_t elements, const Choices&... more) {
+  return detail::planned_call<detail::collective_kind::broadcast, std::remove_reference_t<Comm>, Choices...>(comm, elements,
+                                                                                                             more...);
+}
 
 }  // namespace omni

@@ -18,6 +18,7 @@
 #include "detail/run/argument_checks.hpp"
 #include "detail/run/pair_plan.hpp"
 #include "report.hpp"
+#include "roles.hpp"
 
 namespace omni {
 
@@ -59,13 +60,13 @@ struct sparse_encoding {
   chunk_counts results;        ///< sent and received by this rank; none in replicated
 };
 
-/// The union of all ranks' keys, ascending, each once, with the rows that they were folded to.
+/// The union of all ranks' keys, or what a rank gets of it, ascending, each once, with the rows that they were folded to.
 template <class K, class T>
 struct sparse_tensor {
   std::vector<K> keys;
   std::vector<T> values;  ///< keys.size() * width
   std::size_t width = 1;
-  omni::report report;  ///< blocks are keys: of the dense tensor up to the largest key, of this rank, of the union
+  omni::report report;  ///< blocks are keys: of the dense tensor up to the largest key, of this rank, of what it gets
   sparse_encoding encoding;
 };
 
@@ -88,17 +89,18 @@ struct pairs_result<sparse_view<K, T>> {
 template <class A, class T>
 inline constexpr bool goes_with_pairs = std::is_same_v<A, colocated> || std::is_same_v<A, replicated> ||
                                         std::is_same_v<A, dedicated> || std::is_same_v<A, automatic> ||
-                                        std::is_same_v<A, deadline> || kind_of<A, T>() == kind::operation;
+                                        std::is_same_v<A, deadline> || std::is_same_v<A, root> || std::is_same_v<A, part_sizes> ||
+                                        kind_of<A, T>() == kind::operation;
 
 /// Whether A... may follow a sparse_view of elements of type T.
-template <class T, class... A>
+template <collective_kind C, class T, class... A>
 consteval bool legal_for_pairs() {
   constexpr bool all_known = (goes_with_pairs<A, T> && ...);
   static_assert(all_known,
                 "omni: with a sparse_view go an operation and one of colocated, replicated, dedicated and automatic, nothing else "
-                "but a deadline");
+                "but a deadline, and of root and part_sizes what the collective takes");
   if constexpr (!all_known) return false;
-  else return legal<collective_kind::allreduce, T, A...>();
+  else return legal<C, T, A...>();
 }
 
 /// Of a view, but for its types.
@@ -115,9 +117,10 @@ inline void expect_pairs(std::size_t keys, std::size_t values, std::size_t width
   if (keys != 0 && !are_there) throw usage(detail::text() << "omni: the keys or the values are null, but there are " << keys);
 }
 
-/// Makes the call out of a view and an operation, and gives it to run(call, plan).
+/// Makes the call out of a view, an operation and who gets what, and gives it to run(call, plan).
 template <class K, class T, class Op, class F>
-sparse_tensor<K, T> with_pairs(const sparse_view<K, T>& view, const Op& op, pair_plan plan, const F& run) {
+sparse_tensor<K, T> with_pairs(const sparse_view<K, T>& view, const Op& op, const key_split& split, const pair_plan& plan,
+                               const F& run) {
   expect_pairs(view.keys.size(), view.values.size(), view.width, sizeof(T),
                view.keys.data() != nullptr && view.values.data() != nullptr);
   const pair_policies<T, Op> policies(op, {}, {});
@@ -126,6 +129,9 @@ sparse_tensor<K, T> with_pairs(const sparse_view<K, T>& view, const Op& op, pair
   sparse_call call;
   call.fold = {&pair_loops_of<K, T, Op>, &policies};
   call.given = sparse_terms<K, T>(op, plan.packet_bytes, plan.window);
+  call.given.set(split.kind(), split.root());
+  call.given.partition = split.fingerprint();
+  call.split = split;
   call.keys = {view.keys.data(), sizeof(K)};
   call.rows = reinterpret_cast<const std::byte*>(view.values.data());
   call.pairs = view.keys.size();
@@ -139,18 +145,19 @@ sparse_tensor<K, T> with_pairs(const sparse_view<K, T>& view, const Op& op, pair
   return out;
 }
 
-template <class K, class T, class Comm, class... A>
-sparse_tensor<K, T> allreduce_pairs(Comm& comm, const sparse_view<K, T>& view, const A&... more) {
+template <collective_kind C, class K, class T, class Comm, class... A>
+sparse_tensor<K, T> run_pairs(Comm& comm, const sparse_view<K, T>& view, const A&... more) {
   using plain = std::remove_const_t<Comm>;
   constexpr bool transports = transport_type<plain>;
   static_assert(transports || is_communicator<plain>,
                 "omni: the first argument is neither a communicator (MPI_Comm, boost::mpi::communicator; is mpi.h found?) nor a "
                 "transport");
   static_assert(!transports || !std::is_const_v<Comm>, "omni: a transport is changed by sending; it must not be const");
-  if constexpr (!legal_for_pairs<T, A...>() || (transports ? std::is_const_v<Comm> : !is_communicator<plain>)) {
+  if constexpr (!legal_for_pairs<C, T, A...>() || (transports ? std::is_const_v<Comm> : !is_communicator<plain>)) {
     return {};
   } else {
-    const auto c = choose<collective_kind::allreduce, T>(more...);
+    const auto c = choose<C, T>(more...);
+    const key_split split(C, pick<kind::root, T>(root{}, more...).rank, pick<kind::sizes, T>(part_sizes{}, more...).elements);
     pair_plan plan{c.topology.name};
     plan.limit = c.limit;
     if constexpr (requires { c.topology.packet_bytes; }) {
@@ -160,13 +167,13 @@ sparse_tensor<K, T> allreduce_pairs(Comm& comm, const sparse_view<K, T>& view, c
     constexpr bool dedicates = std::is_same_v<decltype(c.topology), dedicated>;
     if constexpr (!transports) {
       if (dedicates) refuse_servers();
-      return with_pairs(view, c.op, plan, [&](sparse_call& call, const pair_plan& p) {
+      return with_pairs(view, c.op, split, plan, [&](sparse_call& call, const pair_plan& p) {
         return reduce_pairs_on(communicator<plain>::handle(comm), call, p);
       });
     } else {
       static_assert(!may_lose<plain>, "omni: key-value tensors need a transport that loses nothing");
       const auto on = [&](auto& transport) {
-        return with_pairs(view, c.op, plan, [&](sparse_call& call, const pair_plan& p) {
+        return with_pairs(view, c.op, split, plan, [&](sparse_call& call, const pair_plan& p) {
           adapted<std::remove_reference_t<decltype(transport)>&> there(transport);
           return reduce_pairs(there, call, p);
         });
@@ -174,7 +181,8 @@ sparse_tensor<K, T> allreduce_pairs(Comm& comm, const sparse_view<K, T>& view, c
       if constexpr (requires { comm.servers(); }) {
         if (comm.is_server())
           throw usage(detail::text() << "omni: rank " << comm.rank() << " of the cluster is a server; only workers call");
-        if (dedicates || plan.mode == automatic::name) plan.mode = comm.servers() != 0 ? dedicated::name : automatic::name;
+        if (dedicates || (plan.mode == automatic::name && C == collective_kind::allreduce))
+          plan.mode = comm.servers() != 0 ? dedicated::name : automatic::name;
         if (plan.mode != dedicated::name) {
           auto&& workers = comm.among_workers();
           return on(workers);
@@ -215,7 +223,31 @@ sparse_tensor<K, T> allreduce_pairs(Comm& comm, const sparse_view<K, T>& view, c
 /// Renggli, Ashkboos, Aghagolzadeh, Alistarh, Hoefler: SparCML, SC 2019.
 template <class... Policies, class Comm, detail::pairs View, class... More>
 typename detail::pairs_result<std::remove_cvref_t<View>>::type allreduce(Comm&& comm, View&& view, More&&... more) {
-  return detail::allreduce_pairs(comm, view, Policies{}..., more...);
+  return detail::run_pairs<detail::collective_kind::allreduce>(comm, view, Policies{}..., more...);
+}
+
+/// The same, of which each rank gets a part: the keys that are its own, with the rows that they were folded to.
+///
+///     auto mine = omni::reduce_scatter(comm, omni::sparse_view{keys, rows, width}, omni::part_sizes{rows_of_each});
+///
+/// @param more as for allreduce; the topology is automatic or colocated. part_sizes are of keys: the first rank gets keys from 0 up
+///   to, not including, sizes[0], the next as many as sizes[1] says. Without them the keys up to the largest of any rank are cut
+///   into equal parts, of largest / N + 1 keys.
+///
+/// Cost: (N-1)/N p bytes each way at best, and no results: as much as a rank has of the others' keys. In shared memory a rank reads
+/// what it gets alone. On a cluster it runs among the workers.
+///
+/// @throws as allreduce; usage on the rank that has a key in no part, and mismatch on the others.
+template <class... Policies, class Comm, detail::pairs View, class... More>
+typename detail::pairs_result<std::remove_cvref_t<View>>::type reduce_scatter(Comm&& comm, View&& view, More&&... more) {
+  return detail::run_pairs<detail::collective_kind::reduce_scatter>(comm, view, Policies{}..., more...);
+}
+
+/// The same, of which one rank, omni::root{0} or another, gets all, and the others none. Cost: the root's p (N-1) bytes in; the
+/// others' own out.
+template <class... Policies, class Comm, detail::pairs View, class... More>
+typename detail::pairs_result<std::remove_cvref_t<View>>::type reduce(Comm&& comm, View&& view, More&&... more) {
+  return detail::run_pairs<detail::collective_kind::reduce>(comm, view, Policies{}..., more...);
 }
 
 }  // namespace omni

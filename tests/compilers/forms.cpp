@@ -134,15 +134,21 @@ void requests_and_plans(MPI_Comm comm) {
   b.wait();
   omni::plan p{comm, x.size(), omni::sum{}, omni::fixed_blocks{32}};
   p.run(x);
+  auto scatter = omni::plan_reduce_scatter(comm, x.size(), omni::max{});
+  scatter.run(x, y);
+  omni::plan_reduce(comm, x.size(), omni::root{0}).run(x);
   static_cast<void>(omni::calibrate(comm));
 }
 
 void pairs(MPI_Comm comm) {
   const std::vector<std::uint32_t> keys(3);
   const std::vector<float> values(12);
+  const std::vector<std::size_t> sizes(2, 100);
   const auto one = omni::allreduce(comm, omni::sparse_view{keys, values});
   const auto wide = omni::allreduce(comm, omni::sparse_view{keys, values, 4}, omni::max{}, omni::replicated{});
-  static_cast<void>(one.keys.size() + wide.values.size());
+  const auto part = omni::reduce_scatter(comm, omni::sparse_view{keys, values}, omni::part_sizes{sizes}, omni::min{});
+  const auto whole = omni::reduce(comm, omni::sparse_view{keys, values}, omni::root{0}, omni::colocated{});
+  static_cast<void>(one.keys.size() + wide.values.size() + part.keys.size() + whole.keys.size());
 }
 
 int servers(MPI_Comm comm) {

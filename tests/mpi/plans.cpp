@@ -63,6 +63,42 @@ TEST_CASE("plans: after the first run nothing is allocated") {
   }
 }
 
+TEST_CASE("plans: of the other collectives, in place and not, run and started") {
+  const auto ranks = static_cast<std::size_t>(size()), me = static_cast<std::size_t>(rank());
+  std::vector<std::size_t> sizes(ranks, 3000);
+  sizes[0] = 100;
+  const auto n = std::accumulate(sizes.begin(), sizes.end(), std::size_t{0});
+  const auto first = std::accumulate(sizes.begin(), sizes.begin() + rank(), std::size_t{0});
+  auto scatter = omni::plan_reduce_scatter(MPI_COMM_WORLD, n, omni::max{}, omni::part_sizes{sizes});
+  auto gather = omni::plan_allgather(MPI_COMM_WORLD, n, omni::part_sizes{sizes}, omni::colocated{});
+  auto reduce = omni::plan_reduce(MPI_COMM_WORLD, n, omni::root{size() - 1});
+  auto broadcast = omni::plan_broadcast(MPI_COMM_WORLD, n, omni::root{0}, omni::deadline{std::chrono::seconds(60)});
+  for (int i = 1; i <= 3; ++i) {
+    std::vector<int> x(n, i * (rank() + 1)), part(sizes[me], -1), whole(n, -1);
+    scatter.run(x, part);
+    CHECK(part == std::vector<int>(sizes[me], i * size()));
+    std::fill(part.begin(), part.end(), i + rank());
+    gather.run(part, whole);
+    std::vector<int> wanted;
+    for (std::size_t r = 0; r < ranks; ++r) wanted.insert(wanted.end(), sizes[r], i + static_cast<int>(r));
+    CHECK(whole == wanted);
+    auto in_place = whole;
+    for (std::size_t k = 0; k < n; ++k)
+      if (k < first || k >= first + sizes[me]) in_place[k] = -7;
+    gather.start(in_place).wait();
+    CHECK(in_place == whole);
+    std::vector<int> sum(n, i);
+    reduce.start(sum).wait();
+    CHECK(sum == std::vector<int>(n, rank() + 1 == size() ? i * size() : i));
+    std::vector<int> told(n, rank() == 0 ? i : -1);
+    broadcast.run(told);
+    CHECK(told == std::vector<int>(n, i));
+    part.resize(n + 1);
+    CHECK_THROWS_AS(gather.run(whole, part), omni::usage);  // the whole tensor comes last
+    CHECK_THROWS_AS(broadcast.run(part), omni::usage);
+  }
+}
+
 TEST_CASE("plans: requests, small sizes, results") {
   omni::plan small{MPI_COMM_WORLD, 5, omni::max{}};
   omni::plan large{MPI_COMM_WORLD, 50000, omni::colocated{}};

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 #include <mpi.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -62,6 +63,28 @@ TEST_CASE("key-value: keys of 64 bits, an operation that does not commute") {
     MPI_Comm comm = MPI_COMM_WORLD;
     CHECK(run(comm, inputs, testing::expected_pairs(inputs, 3, later), 3, later) == "");
   }
+}
+
+TEST_CASE("key-value: parts, and all at one rank") {
+  const testing::pair_cell c{size(), keys::scattered, 60000, 0.2, 2, 21};
+  const auto inputs = testing::draw_pairs<std::uint32_t, float>(c);
+  const auto wanted = testing::expected_pairs(inputs, 2, oracle::twin<omni::sum>{});
+  const auto& mine = inputs[static_cast<std::size_t>(rank())];
+  const omni::sparse_view view{mine.keys, mine.values, 2};
+  // In the order of ranks the parts are the whole.
+  std::vector<std::size_t> sizes(static_cast<std::size_t>(size()), 10);
+  sizes.back() = 60000;
+  const auto part = omni::reduce_scatter(MPI_COMM_WORLD, view, omni::part_sizes{sizes});
+  const auto first = static_cast<std::uint32_t>(10 * rank());
+  const auto from = std::lower_bound(wanted.keys.begin(), wanted.keys.end(), first) - wanted.keys.begin();
+  const auto past = rank() + 1 == size()
+                        ? std::ptrdiff_t(wanted.keys.size())
+                        : std::lower_bound(wanted.keys.begin(), wanted.keys.end(), first + 10) - wanted.keys.begin();
+  CHECK(part.keys == std::vector(wanted.keys.begin() + from, wanted.keys.begin() + past));
+  CHECK(oracle::equal(part.values, std::vector(wanted.values.begin() + 2 * from, wanted.values.begin() + 2 * past)));
+  const auto all = omni::reduce(MPI_COMM_WORLD, view, omni::root{size() - 1});
+  CHECK(all.keys == (rank() + 1 == size() ? wanted.keys : std::vector<std::uint32_t>{}));
+  CHECK(oracle::equal(all.values, rank() + 1 == size() ? wanted.values : std::vector<float>{}));
 }
 
 TEST_CASE("key-value: among the workers of a cluster without servers, and beside requests") {

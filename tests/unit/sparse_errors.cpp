@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -248,16 +249,25 @@ using testing::recorded_packet;
 
 // A call of two ranks, and its result.
 struct scene {
-  explicit scene(double density)
+  explicit scene(double density, bool scatter = false)
       : inputs(testing::draw_pairs<std::uint32_t, int>({2, testing::keys::scattered, 4000, density, 1, 5})),
-        wanted(testing::expected_pairs(inputs, 1, oracle::twin<omni::sum>{})) {}
+        wanted(testing::expected_pairs(inputs, 1, oracle::twin<omni::sum>{})),
+        scatters(scatter) {
+    const auto past = std::lower_bound(wanted.keys.begin(), wanted.keys.end(), 2000U);
+    if (scatters) wanted.values.resize(static_cast<std::size_t>(past - wanted.keys.begin()));
+    if (scatters) wanted.keys.erase(past, wanted.keys.end());
+  }
   template <class Comm>
   auto call(Comm& comm) const {
     const auto& p = inputs[static_cast<std::size_t>(comm.rank())];
+    const std::array<std::size_t, 2> sizes{2000, 2000};
+    if (scatters)
+      return omni::reduce_scatter(comm, omni::sparse_view{p.keys, p.values}, omni::colocated{1500, 0}, omni::part_sizes{sizes});
     return omni::allreduce(comm, omni::sparse_view{p.keys, p.values}, omni::colocated{1500, 0});
   }
   std::vector<testing::pairs<std::uint32_t, int>> inputs;
   testing::pairs<std::uint32_t, int> wanted;
+  bool scatters;
 };
 // What rank 1 sends rank 0: the packets of a call that finds the sizes, and of the main one.
 std::vector<recorded_packet> record(const scene& s) {
@@ -343,9 +353,11 @@ std::string play_with_chunk(std::vector<recorded_packet> packets, unsigned strea
 TEST_CASE("key-value: a peer that lies about a chunk is refused") {
   using omni::detail::chunk_encoding;
   using omni::detail::chunk_header;
-  for (const double density : {0.05, 0.4, 1.0}) {
+  const std::array scenes{scene(0.05), scene(0.4), scene(1), scene(0.05, true), scene(0.4, true), scene(1, true)};
+  for (const auto& s : scenes) {
+    const auto density = static_cast<double>(s.inputs[1].keys.size()) / 4000;
     CAPTURE(density);
-    const scene s(density);
+    CAPTURE(s.scatters);
     const auto good = record(s);
     CHECK(play(good, s) == "right");
     for (const unsigned stream : {0U, 1U})
@@ -367,6 +379,8 @@ TEST_CASE("key-value: a peer that lies about a chunk is refused") {
         CHECK(lie([](chunk_header& c, std::byte*) { ++c.first; }) == "protocol");
         CHECK(lie([](chunk_header& c, std::byte*) { c.first = ~std::uint64_t{0}; }) == "protocol");
         CHECK(lie([](chunk_header& c, std::byte*) { c.first += 100000, c.last += 100000; }) == "protocol");
+        // Of another rank's part.
+        if (s.scatters) CHECK(lie([](chunk_header& c, std::byte*) { c.first += 2000, c.last += 2000; }) == "protocol");
         CHECK(lie([](chunk_header& c, std::byte*) { ++c.key_bytes; }) == "protocol");
         CHECK(lie([](chunk_header& c, std::byte*) { c.key_bytes = 0xffffffffU; }) == "protocol");
         CHECK(lie([](chunk_header& c, std::byte*) { c.encoding = static_cast<chunk_encoding>(7); }) == "protocol");

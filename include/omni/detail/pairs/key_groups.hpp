@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "../deal/rotation.hpp"
+#include "key_split.hpp"
 
 namespace omni::detail {
 
@@ -16,7 +17,7 @@ namespace omni::detail {
 /// both directions of the map are arithmetic.
 ///
 /// The keys of an owner's share are numbered by *indexes*, a group's one after the other: ascending keys of one owner have
-/// ascending indexes. With one owner the index of a key is the key.
+/// ascending indexes. With one owner the index of a key is the key; and so it is where the ranks own parts of a reduce_scatter.
 class key_groups {
  public:
   key_groups() = default;
@@ -29,6 +30,9 @@ class key_groups {
     const auto wanted = [&] { return bits_ < fewest_bits || (std::uint64_t{1} << bits_) / pairs_in_group < distance; };
     while (bits_ < most_bits && wanted() && largest >> (bits_ + 1) >= owners * rounds) ++bits_;
   }
+
+  /// The ranks' own parts, which live as long.
+  key_groups(const key_split& parts, std::size_t owners) : parts_(&parts), owners_(owners) {}
 
   [[nodiscard]] std::size_t owners() const { return owners_; }
   [[nodiscard]] std::uint64_t group_of(std::uint64_t key) const { return key >> bits_; }
@@ -53,9 +57,10 @@ class key_groups {
     return round * owners_ + position(round, owner);
   }
   [[nodiscard]] bool exists(std::uint64_t index, std::size_t owner) const {
+    if (parts_ != nullptr) return parts_->gives(index, owner);
     const auto last = group_of(largest_);
     const auto round = round_of(index);
-    if (round > last / owners_ || position(round, owner) > last - round * owners_) return false;
+    if (owner >= owners_ || round > last / owners_ || position(round, owner) > last - round * owners_) return false;
     return (group(index, owner) << bits_ | within(index)) <= largest_;
   }
   /// A bound on the keys that an owner folds for so many ranks with at most `pairs` each: no more than its share has keys, nor than
@@ -63,7 +68,7 @@ class key_groups {
   [[nodiscard]] std::uint64_t most_folded(std::uint64_t ranks, std::uint64_t pairs) const {
     constexpr auto all = std::numeric_limits<std::uint64_t>::max();
     const auto rounds = group_of(largest_) / owners_;
-    const auto share = rounds >= all >> bits_ ? all : (rounds + 1) << bits_;
+    const auto share = parts_ != nullptr || rounds >= all >> bits_ ? all : (rounds + 1) << bits_;
     return pairs > all / ranks ? share : std::min(share, pairs * ranks);
   }
 
@@ -74,6 +79,7 @@ class key_groups {
   }
   [[nodiscard]] std::size_t rotation(std::uint64_t round) const { return detail::rotation(round, owners_); }
 
+  const key_split* parts_ = nullptr;
   std::uint64_t largest_ = 0;
   std::size_t owners_ = 1;
   unsigned bits_ = 0;

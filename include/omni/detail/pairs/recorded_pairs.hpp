@@ -10,6 +10,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "../../error.hpp"
@@ -34,6 +35,7 @@ enum class pair_folding : unsigned char {
   by_all,    ///< every rank all of them
   by_parts,  ///< each a part, which the others read
   by_size,   ///< by parts where there are many
+  by_split,  ///< each what it gets of the call, which is not all
 };
 
 /// A rank's pairs as its record has them, and whether it has others.
@@ -64,7 +66,8 @@ struct recorded_state {
 /// Key-value tensors where ranks share memory. A call is one round of records or several. In each, every rank writes as many of its
 /// next pairs as a record holds, as they are. All that lie up to the lowest of the ranks' last keys can be folded then: by every
 /// rank, or in parts by key, one for each rank, that the others read. Where the parts begin follows from what the records hold, so
-/// that they have as many pairs, whatever the keys are: parts come in the order of keys, and are put one behind the other.
+/// that they have as many pairs, whatever the keys are: parts come in the order of keys, and are put one behind the other. Where
+/// the call gives each rank other keys (key_split), it folds those alone.
 class recorded_pairs final : lent_state<recorded_state>, public own_record {
  public:
   /// @param c lives as long. Its sizes, of which it knows its own rank's, are those of all ranks after the first round.
@@ -82,7 +85,7 @@ class recorded_pairs final : lent_state<recorded_state>, public own_record {
   /// The report of the call, once it is done. `rounds`: what they took.
   [[nodiscard]] report result(const report& rounds) const {
     report r;
-    r.topology = had_parts_ ? "colocated" : "replicated";
+    r.topology = had_parts_ || how_ == pair_folding::by_split ? "colocated" : "replicated";
     r.blocks_total = call_->blocks();
     r.blocks_sent = call_->pairs;
     r.union_blocks = out().size();
@@ -95,7 +98,7 @@ class recorded_pairs final : lent_state<recorded_state>, public own_record {
 
   [[nodiscard]] std::size_t bytes() const override {
     const auto pairs = call_->pairs - at_;
-    const bool is_small = how_ == pair_folding::by_all && pairs <= capacity(record_sizes::small_bytes);
+    const bool is_small = !may_be_parted() && pairs <= capacity(record_sizes::small_bytes);
     return is_small ? record_sizes::small_bytes : record_sizes::large_bytes(static_cast<int>(ranks_));
   }
   std::size_t write(std::span<std::byte> room, stores how) override {
@@ -139,6 +142,10 @@ class recorded_pairs final : lent_state<recorded_state>, public own_record {
     wanted_ = mine < written_here_ / 2 ? std::max(few, 2 * mine) : everything_;
     at_ += mine;
     folded_ += pairs;
+    if (how_ == pair_folding::by_split) {
+      take_split(r);
+      return std::nullopt;
+    }
     if (!is_parted(pairs)) {
       for (std::size_t k = 0; k < ranks_; ++k) expect_ascending(k);
       take_all(pairs);
@@ -193,7 +200,7 @@ class recorded_pairs final : lent_state<recorded_state>, public own_record {
     }
     folded_ = pairs;
     const stopwatch watch;
-    take_all(pairs);
+    take_all(how_ == pair_folding::by_split ? split() : pairs);
     r.fold_seconds += watch.elapsed();
   }
 
@@ -233,9 +240,10 @@ class recorded_pairs final : lent_state<recorded_state>, public own_record {
     constexpr std::size_t overhead = 512;
     if (room < overhead) return 0;
     const auto all = (room - overhead) / pair_bytes();
-    if (how_ == pair_folding::by_all) return all;
+    if (!may_be_parted()) return all;
     return all < 16 * ranks_ ? 0 : (all - 4 * ranks_) * 4 / 11;
   }
+  [[nodiscard]] bool may_be_parted() const { return how_ == pair_folding::by_parts || how_ == pair_folding::by_size; }
   [[nodiscard]] bool is_parted(std::size_t pairs) const {
     constexpr std::size_t few = 1024;
     return how_ == pair_folding::by_parts || (how_ == pair_folding::by_size && pairs > few);
@@ -319,6 +327,29 @@ class recorded_pairs final : lent_state<recorded_state>, public own_record {
     for (auto& w : s_->written)
       if (w.pairs.at != w.pairs.end) s_->sources.push_back(&w.pairs);
     fold_pairs(call_->fold, s_->sources, out(), s_->fold);
+  }
+  // Leaves of all pairs those whose keys this rank gets; how many.
+  std::size_t split() {
+    call_->split.settle(call_->sizes.largest_key, ranks_);
+    std::size_t pairs = 0;
+    for (auto& w : s_->written) {
+      auto& p = w.pairs;
+      std::tie(p.at, p.end) = call_->split.of(p.keys, p.at, p.end, rank_);
+      pairs += p.end - p.at;
+    }
+    return pairs;
+  }
+  void take_split(report& r) {
+    const auto& own = s_->written[rank_].pairs;
+    const auto all = own.end;
+    const auto pairs = split();
+    for (std::size_t k = 0; k < ranks_; ++k) {
+      expect_ascending(k);
+      const auto& p = s_->written[k].pairs;
+      if (k != rank_) r.bytes_received += (p.end - p.at) * pair_bytes() + sizeof(header);
+    }
+    r.bytes_sent += (all - (own.end - own.at)) * pair_bytes() + (ranks_ - 1) * sizeof(header);
+    take_all(pairs);
   }
   std::size_t fold_part(std::size_t pairs, std::span<std::byte> room, report& r) {
     s_->ranges.split(s_->written, pairs, ranks_);

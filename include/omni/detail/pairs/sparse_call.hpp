@@ -11,6 +11,7 @@
 #include "../../reduction.hpp"
 #include "../call/call.hpp"
 #include "chunk.hpp"
+#include "key_split.hpp"
 #include "pair_list.hpp"
 #include "pair_loops.hpp"
 
@@ -52,6 +53,7 @@ struct sparse_call : call {
   std::size_t pairs = 0;
   std::size_t width = 0;  ///< elements of a row; 0: this rank does not know yet
   sparse_sizes sizes;
+  key_split split;
   any_vector* result_keys = nullptr;  ///< the caller's, as the rows
   any_vector* result_rows = nullptr;
   chunk_counts contributions, results;  ///< how their keys were written

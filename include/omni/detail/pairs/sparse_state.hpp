@@ -14,17 +14,17 @@
 
 namespace omni::detail {
 
-/// What a rank has for one owner: ascending indexes, and where in its values their rows lie; nowhere else than the indexes if the
-/// owner has all keys.
+/// What a rank has for one owner: ascending indexes, and where in its values their rows lie, unless they lie one behind the other.
 struct key_share {
   std::vector<std::uint64_t> indexes;
   std::vector<std::size_t> places;
-  std::size_t packed = 0;  ///< of them, those that are in packets
+  std::size_t first_row = 0;  ///< where they lie without places
+  std::size_t packed = 0;     ///< of them, those that are in packets
 
   void clear() {
     indexes.clear();
     places.clear();
-    packed = 0;
+    first_row = packed = 0;
   }
   [[nodiscard]] const std::size_t* rows() const { return places.empty() ? nullptr : places.data(); }
   [[nodiscard]] std::size_t bytes() const {

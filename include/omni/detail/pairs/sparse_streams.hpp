@@ -37,9 +37,10 @@ class sparse_engine : lent_state<sparse_state>, public stream_exchange {
   /// @param call lives as long. `may_share`: the ranks have agreed to put packets into memory that they share.
   sparse_engine(ownership who, const stream_options& options, sparse_call& call, bool may_share, const any_transport& transport,
                 any_mailbox& messages)
-      : stream_exchange(who, transport, messages, *s_),
+      : stream_exchange(roles_of(who, call), transport, messages, *s_),
         call_(call),
-        map_(call.sizes.largest_key, call.sizes.pairs, owners()),
+        map_(call.split.has_parts() ? key_groups(call.split, owners())
+                                    : key_groups(call.sizes.largest_key, call.sizes.pairs, owners())),
         layout_(call.row_bytes(), call.fold.alignment()),
         rows_(call.sizes.pairs),
         result_rows_(map_.most_folded(static_cast<std::uint64_t>(ranks_), call.sizes.pairs)) {
@@ -105,6 +106,10 @@ class sparse_engine : lent_state<sparse_state>, public stream_exchange {
   }
 
  private:
+  static stream_roles roles_of(ownership who, const sparse_call& call) {
+    if (call.split.gives_all()) return who;
+    return {ownership::kept, call.split.has_parts() ? which::all : which::root, which::all, call.split.root()};
+  }
   void open() {
     open_streams(rows_, result_rows_);
     auto& s = *s_;
@@ -121,7 +126,7 @@ class sparse_engine : lent_state<sparse_state>, public stream_exchange {
     const auto owners = map_.owners();
     const auto pairs = call_.pairs;
     const auto some = pairs / owners + pairs / owners / 8;
-    s.shares.resize(owners);
+    s.shares.resize(owners + 1);  // the last is for those that own nothing
     s.unions.resize(owners);
     for (auto& share : s.shares) {
       share.clear();
@@ -138,12 +143,19 @@ class sparse_engine : lent_state<sparse_state>, public stream_exchange {
     if (owners == 1) {
       s.shares[0].indexes.resize(pairs);
       call_.keys.copy_to(s.shares[0].indexes.data(), 0, pairs);
+    } else if (call_.split.has_parts()) {
+      for (std::size_t o = 0; o < owners; ++o) {
+        const auto [first, end] = call_.split.of(call_.keys, 0, pairs, o);
+        s.shares[o].indexes.resize(end - first);
+        call_.keys.copy_to(s.shares[o].indexes.data(), first, end - first);
+        s.shares[o].first_row = first;
+      }
     } else {
       with_key(call_.keys.bytes, [&](auto k) { deal(std::span(call_.keys.as<decltype(k)>(), pairs)); });
     }
     if (served()) return;
     const auto& own = s.shares[owner()];
-    s.own.pairs = {{own.indexes.data()}, call_.rows, own.rows(), 0, own.indexes.size()};
+    s.own.pairs = {{own.indexes.data()}, rows_of(own), own.rows(), 0, own.indexes.size()};
   }
   template <class K>
   void deal(std::span<const K> keys) {
@@ -156,17 +168,24 @@ class sparse_engine : lent_state<sparse_state>, public stream_exchange {
       share.places.push_back(i);
     }
   }
-  /// What this rank has folded, by index. Where nobody else folds anything the rows are the result.
+  /// Whether what this rank folds is all that it gets.
+  [[nodiscard]] bool keeps_folded() const { return replicated_ || roles_.who == ownership::kept; }
+  /// What this rank has folded, by index. Where it keeps all of it the rows are the result.
   [[nodiscard]] pair_list folded() {
     any_vector& own_rows = s_->folded.rows;
-    return {&s_->folded.keys, replicated_ ? call_.result_rows : &own_rows, sizeof(std::uint64_t), layout_.row_bytes()};
+    return {&s_->folded.keys, keeps_folded() ? call_.result_rows : &own_rows, sizeof(std::uint64_t), layout_.row_bytes()};
   }
   [[nodiscard]] std::span<const std::uint64_t> folded_indexes() {
     return {folded().all_keys().as<std::uint64_t>(), folded().size()};
   }
-  /// This rank, as an owner.
-  [[nodiscard]] std::size_t owner() const { return replicated_ ? 0 : static_cast<std::size_t>(rank_); }
-  [[nodiscard]] key_share& share_of(std::size_t stream) { return s_->shares[replicated_ ? 0 : owner_of(s_->peers[stream])]; }
+  /// This rank, as an owner; past the last one if it is none.
+  [[nodiscard]] std::size_t owner() const { return std::min(owner_of(rank_), map_.owners()); }
+  [[nodiscard]] key_share& share_of(std::size_t stream) {
+    return s_->shares[replicated_ ? 0 : std::min(owner_of(s_->peers[stream]), map_.owners())];
+  }
+  [[nodiscard]] const std::byte* rows_of(const key_share& share) const {
+    return call_.rows + share.first_row * layout_.row_bytes();
+  }
 
   bool pack_contributions() {
     bool moved = false;
@@ -177,7 +196,7 @@ class sparse_engine : lent_state<sparse_state>, public stream_exchange {
       if (stream.closed()) continue;
       while (share.packed != share.indexes.size()) {
         const auto n = pack(stream, share.indexes, share.packed, counts_.first, [&](std::byte* to, std::size_t pairs) {
-          const pair_source from{{}, call_.rows, share.rows(), share.packed, share.packed + pairs};
+          const pair_source from{{}, rows_of(share), share.rows(), share.packed, share.packed + pairs};
           from.copy_rows(to, layout_.row_bytes());
         });
         if (n == 0) break;
@@ -267,7 +286,7 @@ class sparse_engine : lent_state<sparse_state>, public stream_exchange {
     if (stopping()) stop();
     auto& s = *s_;
     report_.extra_bytes += s.bytes();
-    if (replicated_) {
+    if (keeps_folded()) {
       report_.union_blocks = folded().size();
       call_.result().append_keys(folded_indexes());
     } else {

@@ -54,7 +54,8 @@ inline ownership owners_of(const pair_plan& plan, const sparse_call& pairs, int 
   const bool all = plan.mode == automatic::name ? sends_all_to_all(pairs.sizes, row_bytes, ranks) : plan.mode == replicated::name;
   return all ? ownership::replicated : ownership::shared;
 }
-inline pair_folding folding_of(const pair_plan& plan, int ranks) {
+inline pair_folding folding_of(const pair_plan& plan, const key_split& split, int ranks) {
+  if (!split.gives_all()) return pair_folding::by_split;
   if (plan.mode == replicated::name || (plan.mode == automatic::name && ranks == 2)) return pair_folding::by_all;
   return plan.mode == automatic::name ? pair_folding::by_size : pair_folding::by_parts;
 }
@@ -112,7 +113,7 @@ inline report exchange_pairs(any_transport& transport, sparse_call& pairs, const
   if (plan.limit.count() != 0) pairs.given.kind |= 2U;
   pairs.terms = &pairs.given;
   pairs.is_agreed_by_terms = true;
-  recorded_pairs records(pairs, transport.rank(), transport.size(), folding_of(plan, transport.size()));
+  recorded_pairs records(pairs, transport.rank(), transport.size(), folding_of(plan, pairs.split, transport.size()));
   if (failure) {
     tell_of_failure(transport, pairs, plan, records);
     std::rethrow_exception(failure);
@@ -123,6 +124,7 @@ inline report exchange_pairs(any_transport& transport, sparse_call& pairs, const
   if (records.heard() && records.fits()) {
     r = records.result(first);
   } else {
+    pairs.split.settle(pairs.sizes.largest_key, static_cast<std::size_t>(transport.size()));
     const auto owners = owners_of(plan, pairs, transport.size());
     r = run_part(transport, pairs, sparse_streams{&pairs, owners, {plan.packet_bytes, plan.window}});
     r.exchange_seconds += first.detect_seconds + first.fold_seconds + first.deliver_seconds;
@@ -147,6 +149,7 @@ requires std::is_same_v<Call, sparse_call> report reduce_pairs(any_transport& tr
     pairs.keys = mine->keys();
     pairs.rows = mine->rows();
     pairs.pairs = mine->size();
+    pairs.split.expect_fits(transport.size(), pairs.pairs != 0, pairs.pairs == 0 ? 0 : pairs.keys[pairs.pairs - 1]);
   } catch (...) {
     if (transport.size() == 1 || transport.servers() != 0) throw;
     failure = std::current_exception();
