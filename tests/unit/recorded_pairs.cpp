@@ -47,15 +47,16 @@ struct rank {
   rank(const testing::pairs<K, T>& p, std::size_t width, int number, int ranks, pair_folding how)
       : own({&omni::detail::pair_loops_of<K, T, omni::sum>, &values_of_policies}, {p.keys.data(), sizeof(K)},
             reinterpret_cast<const std::byte*>(p.values.data()), p.keys.size(), width * sizeof(T)),
-        call(call_of(width)),
+        call(call_of(width, how)),
         words(call, number, ranks, how) {}
   rank(const rank&) = delete;
   rank(rank&&) = delete;
   rank& operator=(const rank&) = delete;
   rank& operator=(rank&&) = delete;
   ~rank() = default;
-  omni::detail::sparse_call call_of(std::size_t width) {
+  omni::detail::sparse_call call_of(std::size_t width, pair_folding how) {
     omni::detail::sparse_call c;
+    if (how == pair_folding::by_split) c.split = {omni::detail::collective_kind::reduce_scatter, 0, {}};
     c.fold = {&omni::detail::pair_loops_of<K, T, omni::sum>, &values_of_policies};
     c.keys = own.keys();
     c.rows = own.rows();
@@ -123,13 +124,24 @@ outcome play(const pair_cell& c, pair_folding how, std::size_t bytes, bool messa
   o.fits = all[0]->words.fits();
   if (!o.fits) return o;
   const auto wanted = testing::expected_pairs(inputs, c.width, oracle::twin<omni::sum>{});
+  const auto wanted_by = [&](std::size_t r) {  // of equal parts of the keys
+    testing::pairs<K, T> part;
+    const auto equal = wanted.keys.empty() ? 1 : wanted.keys.back() / n + 1;
+    for (std::size_t i = 0; i < wanted.keys.size(); ++i)
+      if (wanted.keys[i] / equal == r) {
+        part.keys.push_back(wanted.keys[i]);
+        part.values.insert(part.values.end(), &wanted.values[i * c.width], &wanted.values[i * c.width] + c.width);
+      }
+    return part;
+  };
   std::size_t out = 0, in = 0;
   for (std::size_t r = 0; r < n; ++r) {
     static_cast<void>(all[r]->words.result(sent[r]));
     out += sent[r].bytes_sent;
     in += sent[r].bytes_received;
-    if (all[r]->keys.all != wanted.keys) o.wrong = "the keys of rank " + std::to_string(r);
-    else if (!oracle::equal(all[r]->values.all, wanted.values)) o.wrong = "the values of rank " + std::to_string(r);
+    const auto got = how == pair_folding::by_split ? wanted_by(r) : wanted;
+    if (all[r]->keys.all != got.keys) o.wrong = "the keys of rank " + std::to_string(r);
+    else if (!oracle::equal(all[r]->values.all, got.values)) o.wrong = "the values of rank " + std::to_string(r);
   }
   if (out != in) o.wrong += "bytes that were sent and not received";
   return o;
@@ -152,7 +164,7 @@ TEST_CASE("recorded pairs: round by round, in records of any size") {
     for (const auto shape : testing::all_keys)
       for (const std::size_t width : {1U, 3U})
         for (const std::size_t bytes : {8192U, 20000U, 400000U})
-          for (const auto how : {pair_folding::by_all, pair_folding::by_parts, pair_folding::by_size}) {
+          for (const auto how : {pair_folding::by_all, pair_folding::by_parts, pair_folding::by_size, pair_folding::by_split}) {
             if (testing::draws(3) < 3 && (seed + width) % 3 != 0) {
               ++seed;
               continue;
@@ -178,6 +190,7 @@ TEST_CASE("recorded pairs: one rank's keys lie before, among and behind all othe
         const auto where = describe(c, 100000);
         CAPTURE(where);
         CHECK(play(c, pair_folding::by_parts, 100000).wrong == "");
+        CHECK(play(c, pair_folding::by_split, 50000).wrong == "");
       }
 }
 
@@ -185,7 +198,7 @@ TEST_CASE("recorded pairs: fewer pairs than ranks") {
   for (const int ranks : {2, 3, 16})
     for (const auto shape : {keys::scattered, keys::one_rank, keys::all, keys::all_empty, keys::strided})
       for (const std::uint64_t range : {1U, 2U, 5U})
-        for (const auto how : {pair_folding::by_all, pair_folding::by_parts}) {
+        for (const auto how : {pair_folding::by_all, pair_folding::by_parts, pair_folding::by_split}) {
           const pair_cell c{ranks, shape, range, 1, 1, range};
           const auto where = describe(c, 20000);
           CAPTURE(where);
@@ -251,9 +264,9 @@ TEST_CASE("recorded pairs: in messages, all or none") {
 }
 
 TEST_CASE("recorded pairs: a peer that lies is refused, or believed without harm") {
-  const auto seen = [](bool messages, const auto& lie, const auto& lie_in_part) {
+  const auto seen = [](bool messages, const auto& lie, const auto& lie_in_part, pair_folding how = pair_folding::by_parts) {
     try {
-      play({3, keys::scattered, 5000, 0.3, 1, 7}, pair_folding::by_parts, 100000, messages, lie, lie_in_part);
+      play({3, keys::scattered, 5000, 0.3, 1, 7}, how, how == pair_folding::by_split ? 4000 : 100000, messages, lie, lie_in_part);
     } catch (const omni::protocol&) {
       return "protocol";
     } catch (const omni::mismatch&) {
@@ -298,6 +311,29 @@ TEST_CASE("recorded pairs: a peer that lies is refused, or believed without harm
     if (r == 2) std::memcpy(part.data(), &pairs, sizeof(pairs));
   };
   CHECK(std::string(seen(false, none, more_in_part)) == "protocol");
+  // From the second round on a record says how many pairs it has of each part.
+  const auto in_segment = [&](std::size_t part, const auto& change) {
+    int records = 0;
+    return std::string(seen(
+        false,
+        [&](std::size_t r, std::span<std::byte> record) {
+          if (r != 1 || ++records != 2) return;
+          const auto at = record.subspan(sizeof(words) + part * sizeof(std::uint32_t), sizeof(std::uint32_t));
+          std::uint32_t told = 0;
+          std::memcpy(&told, at.data(), sizeof(told));
+          change(told);
+          std::memcpy(at.data(), &told, sizeof(told));
+        },
+        none, pair_folding::by_split));
+  };
+  for (const std::size_t part : {0U, 1U, 2U}) {
+    CAPTURE(part);
+    CHECK(in_segment(part, [](std::uint32_t&) {}) == "believed");
+    CHECK(in_segment(part, [](std::uint32_t& told) { ++told; }) == "protocol");
+    CHECK(in_segment(part, [](std::uint32_t& told) { --told; }) == "protocol");
+    CHECK(in_segment(part, [](std::uint32_t& told) { told = 0x7fffffff; }) == "protocol");
+    CHECK(in_segment(part, [](std::uint32_t& told) { told = 0x80000000; }) == "protocol");
+  }
   // Any bytes at all: sanitizers see whether it does harm.
   auto g = patterns::make_generator(20261125, 0);
   int refused = 0;
@@ -307,7 +343,8 @@ TEST_CASE("recorded pairs: a peer that lies is refused, or believed without harm
       if (r == where % 3)
         record[where / 3 % std::min<std::size_t>(record.size(), i % 2 == 0 ? 128 : 4096)] ^= std::byte(what % 255 + 1);
     };
-    refused += std::string(seen(i % 3 == 0, change, none)) == "believed" ? 0 : 1;
+    const auto how = i % 4 < 2 ? pair_folding::by_parts : pair_folding::by_split;
+    refused += std::string(seen(i % 3 == 0, change, none, how)) == "believed" ? 0 : 1;
   }
   CHECK(refused > 0);
 }

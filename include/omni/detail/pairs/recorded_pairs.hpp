@@ -11,6 +11,7 @@
 #include <span>
 #include <string_view>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "../../error.hpp"
@@ -20,12 +21,14 @@
 #include "../memory/copy.hpp"
 #include "../memory/workspace.hpp"
 #include "../shared/record_sizes.hpp"
+#include "../shared/segments.hpp"
 #include "../streams/stream_set.hpp"
 #include "../wire/signature.hpp"
 #include "fold_pairs.hpp"
 #include "key_ranges.hpp"
 #include "pair_chunks.hpp"
 #include "pair_list.hpp"
+#include "pair_segments.hpp"
 #include "sparse_call.hpp"
 
 namespace omni::detail {
@@ -56,7 +59,9 @@ struct recorded_state {
   std::vector<pair_source*> sources;
   std::vector<pair_part> parts;
   key_ranges ranges;
-  std::vector<std::uint64_t> indexes;  // of a chunk
+  pair_segments segments;
+  std::vector<std::pair<std::size_t, std::size_t>> in_segments;  // by rank: pairs of a record, and those that have been looked at
+  std::vector<std::uint64_t> indexes;                            // of a chunk
   own_pairs part, told;
   fold_room fold;
 
@@ -67,7 +72,8 @@ struct recorded_state {
 /// next pairs as a record holds, as they are. All that lie up to the lowest of the ranks' last keys can be folded then: by every
 /// rank, or in parts by key, one for each rank, that the others read. Where the parts begin follows from what the records hold, so
 /// that they have as many pairs, whatever the keys are: parts come in the order of keys, and are put one behind the other. Where
-/// the call gives each rank other keys (key_split), it folds those alone.
+/// the call gives each rank other keys (key_split), it folds those alone; from the second round on, when all know the parts, a
+/// record has some pairs of each.
 class recorded_pairs final : lent_state<recorded_state>, public own_record {
  public:
   /// @param c lives as long. Its sizes, of which it knows its own rank's, are those of all ranks after the first round.
@@ -102,6 +108,7 @@ class recorded_pairs final : lent_state<recorded_state>, public own_record {
     return is_small ? record_sizes::small_bytes : record_sizes::large_bytes(static_cast<int>(ranks_));
   }
   std::size_t write(std::span<std::byte> room, stores how) override {
+    if (is_segmented_) return write_segments(room, how);
     const auto left = call_->pairs - at_;
     const std::size_t here = std::min({left, capacity(room.size()), wanted_});
     recorded_bytes_ = bytes();
@@ -120,6 +127,10 @@ class recorded_pairs final : lent_state<recorded_state>, public own_record {
     if (!fits_) {
       done_ = true;
       count_bytes(r, all);
+      return std::nullopt;
+    }
+    if (is_segmented_) {
+      fold_segments(all, r);
       return std::nullopt;
     }
     place_records(all);
@@ -144,6 +155,8 @@ class recorded_pairs final : lent_state<recorded_state>, public own_record {
     folded_ += pairs;
     if (how_ == pair_folding::by_split) {
       take_split(r);
+      is_segmented_ = !done_ && call_->split.has_parts();
+      if (is_segmented_) s_->segments.begin(call_->split, call_->keys, at_, call_->pairs, ranks_);
       return std::nullopt;
     }
     if (!is_parted(pairs)) {
@@ -240,8 +253,10 @@ class recorded_pairs final : lent_state<recorded_state>, public own_record {
     constexpr std::size_t overhead = 512;
     if (room < overhead) return 0;
     const auto all = (room - overhead) / pair_bytes();
-    if (!may_be_parted()) return all;
-    return all < 16 * ranks_ ? 0 : (all - 4 * ranks_) * 4 / 11;
+    if (how_ == pair_folding::by_all) return all;
+    if (all < 16 * ranks_) return 0;
+    if (how_ == pair_folding::by_split) return all;
+    return (all - 4 * ranks_) * 4 / 11;
   }
   [[nodiscard]] bool may_be_parted() const { return how_ == pair_folding::by_parts || how_ == pair_folding::by_size; }
   [[nodiscard]] bool is_parted(std::size_t pairs) const {
@@ -351,6 +366,81 @@ class recorded_pairs final : lent_state<recorded_state>, public own_record {
     r.bytes_sent += (all - (own.end - own.at)) * pair_bytes() + (ranks_ - 1) * sizeof(header);
     take_all(pairs);
   }
+  // After the header: of each part how many pairs there are, and whether more come.
+  static constexpr std::uint32_t more_come = 1U << 31U;
+  [[nodiscard]] std::size_t segments_at() const {
+    return (sizeof(header) + ranks_ * sizeof(std::uint32_t) + cache_line - 1) / cache_line * cache_line;
+  }
+  std::size_t write_segments(std::span<std::byte> room, stores how) {
+    const auto here = s_->segments.choose(capacity(room.size()));
+    const auto keys = segments_at(), values = after(keys, here);
+    auto state = pairs_state::last;
+    std::size_t at = 0;
+    for (std::size_t p = 0; p < ranks_; ++p) {
+      const auto& s = s_->segments.all()[p];
+      const auto told = static_cast<std::uint32_t>(s.here) | (s.has_more() ? more_come : 0U);
+      std::memcpy(room.data() + sizeof(header) + p * sizeof(told), &told, sizeof(told));
+      if (s.has_more()) state = pairs_state::more;
+      if (s.here == 0) continue;
+      copy_out(room.data() + keys + at * key_bytes(), call_->keys.at(s.at), s.here * key_bytes(), how);
+      copy_out(room.data() + values + at * row_bytes(), call_->rows + s.at * row_bytes(), s.here * row_bytes(), how);
+      at += s.here;
+    }
+    write_header(room, here, state);
+    return values + here * row_bytes();
+  }
+  // The next of a rank's segments, from where this rank's own came.
+  written_pairs read_segment(std::span<const std::byte> record, std::size_t k, std::size_t part) {
+    if (k == rank_) {
+      const auto& s = s_->segments.all()[part];
+      return {{call_->keys, call_->rows, nullptr, s.at, s.at + s.here}, !s.has_more()};
+    }
+    std::uint32_t told = 0;
+    std::memcpy(&told, record.data() + sizeof(header) + part * sizeof(told), sizeof(told));
+    const auto n = std::size_t{told & ~more_come};
+    const bool are_last = (told & more_come) == 0;
+    auto& [all, before] = s_->in_segments[k];
+    expect(n <= all - before && (n != 0 || are_last) && (n == all - before || part + 1 != ranks_), k);
+    const auto from = std::exchange(before, before + n);
+    return {{{record.data() + segments_at(), key_bytes()}, record.data() + after(segments_at(), all), nullptr, from, before},
+            are_last};
+  }
+  // Of every part, all ranks' pairs up to the lowest of the last keys of those who have more of it are done with.
+  void fold_segments(std::span<const std::span<const std::byte>> all, report& r) {
+    s_->in_segments.clear();
+    for (std::size_t k = 0; k < ranks_; ++k) {
+      const auto n = s_->written[k].pairs.end, values = after(segments_at(), n);
+      expect(values + n * row_bytes() <= all[k].size() && is_aligned(all[k]), k);
+      s_->in_segments.emplace_back(n, 0);
+    }
+    done_ = true;
+    std::size_t pairs = 0;
+    for (std::size_t part = 0; part < ranks_; ++part) {
+      auto bound = std::numeric_limits<std::uint64_t>::max();
+      for (std::size_t k = 0; k < ranks_; ++k) {
+        const auto some = read_segment(all[k], k, part);
+        if (part == rank_) s_->written[k] = some;
+        if (some.are_last) continue;
+        bound = std::min(bound, some.pairs.keys[some.pairs.end - 1]);
+        done_ = false;
+      }
+      auto& mine = s_->segments.all()[part];
+      const auto n = call_->keys.upper_bound(mine.at, mine.at + mine.here, bound) - mine.at;
+      at_ += n;
+      if (part != rank_) r.bytes_sent += n * pair_bytes();
+      for (std::size_t k = 0; k < ranks_ && part == rank_; ++k) {
+        auto& p = s_->written[k].pairs;
+        p.limit(p.end, bound);
+        expect_ascending(k);
+        pairs += p.end - p.at;
+        if (k != rank_) r.bytes_received += (p.end - p.at) * pair_bytes() + segments_at();
+      }
+      pair_segments::take(mine, n);
+    }
+    r.bytes_sent += (ranks_ - 1) * segments_at();
+    folded_ += pairs;
+    take_all(pairs);
+  }
   std::size_t fold_part(std::size_t pairs, std::span<std::byte> room, report& r) {
     s_->ranges.split(s_->written, pairs, ranks_);
     s_->sources.clear();
@@ -397,7 +487,7 @@ class recorded_pairs final : lent_state<recorded_state>, public own_record {
   sparse_call* call_;
   std::size_t width_, rank_, ranks_;
   pair_folding how_;
-  bool heard_ = false, done_ = false, fits_ = true, had_parts_ = false;
+  bool heard_ = false, done_ = false, fits_ = true, had_parts_ = false, is_segmented_ = false;
   static constexpr auto everything_ = std::numeric_limits<std::size_t>::max();
   std::size_t wanted_ = everything_, written_here_ = 0;  // of this rank's pairs, in a round
   std::size_t recorded_bytes_ = 0;                       // of a record
