@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The omni authors
 // SPDX-License-Identifier: BSL-1.0
 //
-// Rows of an embedding table: each rank has gradients for the few words of its batch, and all get the sums for the words of any.
+// Rows of an embedding table: each rank has gradients for the few words of its batch, and all get the sums for the words of any, or
+// each those for the rows that it keeps.
 
 #include <mpi.h>
 
@@ -36,6 +37,17 @@ int main(int argc, char** argv) {
     for (std::size_t e = 0; e < width; ++e)
       if (r.values[i * width + e] != static_cast<float>(expected)) ++wrong;
   }
+
+  // Where the table is spread over the ranks each gets the rows of its own part.
+  const auto part = std::size_t{5'000'000} / static_cast<std::size_t>(ranks) + 1;
+  const std::vector<std::size_t> rows_of_each(static_cast<std::size_t>(ranks), part);
+  const auto mine =
+      omni::reduce_scatter(MPI_COMM_WORLD, omni::sparse_view{words, gradients, width}, omni::part_sizes{rows_of_each});
+  std::size_t next = 0;  // in what all got
+  while (next < r.keys.size() && r.keys[next] / part < static_cast<std::size_t>(rank)) ++next;
+  for (std::size_t i = 0; i < mine.keys.size(); ++i, ++next)
+    if (next == r.keys.size() || mine.keys[i] != r.keys[next] || mine.values[i * width] != r.values[next * width]) ++wrong;
+  if (next != r.keys.size() && r.keys[next] / part == static_cast<std::size_t>(rank)) ++wrong;
   if (wrong != 0) std::cerr << "rank " << rank << ": " << wrong << " elements are wrong\n";
 
   MPI_Finalize();

@@ -230,21 +230,30 @@ typename detail::pairs_result<std::remove_cvref_t<View>>::type allreduce(Comm&& 
 ///
 ///     auto mine = omni::reduce_scatter(comm, omni::sparse_view{keys, rows, width}, omni::part_sizes{rows_of_each});
 ///
-/// @param more as for allreduce; the topology is automatic or colocated. part_sizes are of keys: the first rank gets keys from 0 up
-///   to, not including, sizes[0], the next as many as sizes[1] says. Without them the keys up to the largest of any rank are cut
-///   into equal parts, of largest / N + 1 keys.
+/// @param comm as for allreduce; on a cluster it runs among the workers.
+/// @param view this rank's keys and rows: any keys that are in a part, or none.
+/// @param more an operation, a deadline, part_sizes, and colocated or automatic. part_sizes count keys, and are the same on all
+///   ranks: rank 0 gets the keys from 0 up to, not including, sizes[0], rank 1 the sizes[1] keys after them, and so on. Without
+///   them the keys up to the largest of any rank are cut into N parts of largest / N + 1.
 ///
-/// Cost: (N-1)/N p bytes each way at best, and no results: as much as a rank has of the others' keys. In shared memory a rank reads
-/// what it gets alone. On a cluster it runs among the workers.
+/// Results do not travel. Cost, N ranks, p bytes of pairs here: 2 (N-1) messages at least, (N-1)/N p bytes each way where keys are
+/// spread evenly. In shared memory a rank reads what it gets, and no more.
 ///
-/// @throws as allreduce; usage on the rank that has a key in no part, and mismatch on the others.
+/// @throws as allreduce; a rank with a key in no part throws usage, the others mismatch.
 template <class... Policies, class Comm, detail::pairs View, class... More>
 typename detail::pairs_result<std::remove_cvref_t<View>>::type reduce_scatter(Comm&& comm, View&& view, More&&... more) {
   return detail::run_pairs<detail::collective_kind::reduce_scatter>(comm, view, Policies{}..., more...);
 }
 
-/// The same, of which one rank, omni::root{0} or another, gets all, and the others none. Cost: the root's p (N-1) bytes in; the
-/// others' own out.
+/// The same, of which one rank gets all, and the others nothing.
+///
+/// @param comm as for reduce_scatter.
+/// @param view this rank's keys and rows: any keys, or none.
+/// @param more an operation, a deadline, omni::root, the same on all ranks (default 0), and colocated or automatic.
+///
+/// Cost: p bytes out of each rank but the root, which gets them all.
+///
+/// @throws as allreduce.
 template <class... Policies, class Comm, detail::pairs View, class... More>
 typename detail::pairs_result<std::remove_cvref_t<View>>::type reduce(Comm&& comm, View&& view, More&&... more) {
   return detail::run_pairs<detail::collective_kind::reduce>(comm, view, Policies{}..., more...);

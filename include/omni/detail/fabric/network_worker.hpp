@@ -19,9 +19,9 @@
 #include "../../deadline.hpp"
 #include "../../error.hpp"
 #include "../call/call.hpp"
-#include "../slots/slot_map.hpp"
 #include "../slots/slot_timer.hpp"
 #include "fixed_loops.hpp"
+#include "lane_blocks.hpp"
 #include "switch_packet.hpp"
 
 namespace omni::detail {
@@ -42,42 +42,36 @@ struct switch_lease {
 
 /// A worker's side of one allreduce through a switch: a state machine that is told the time and what has arrived, and sends.
 ///
-/// The tensor is cut into blocks as long as a lane's; they are dealt out over the slots, and in a slot over its lanes, where they
-/// are numbered by rows. Each slot goes through rounds: in one, every worker sends for each lane the block that all have agreed on,
-/// if it is not null here, and the row of its next one that is not. The least of those is the row of the next round. With a shared
-/// exponent the row goes with the block's exponent, turned round, in one number: the least has the least row and of that the
-/// largest exponent, so exponents travel a round ahead, and the first round has no blocks.
+/// The blocks of the tensor lie in lanes of slots (lane_blocks). Each slot goes through rounds: in one, every worker sends for each
+/// lane the block that all have agreed on, if it is not null here, and the row of its next one that is not. The least of those is
+/// the row of the next round. With a shared exponent the row goes with the block's exponent, turned round, in one number: the least
+/// has the least row and of that the largest exponent, so exponents travel a round ahead, and the first round has no blocks.
 class network_worker {
  public:
   using send_function = std::function<void(std::span<const std::byte> datagram)>;
-  static constexpr auto no_row = slot_map::no_row;
+  static constexpr auto no_row = lane_blocks::no_row;
   static constexpr double quiet = 0.1;  ///< seconds without a packet, on a way that loses none, after which the switch is asked why
 
   network_worker(const call& c, const fixed_loops& loops, switch_lease& lease)
-      : call_(c), loops_(loops), lease_(lease), patience_(lease.answer_seconds) {
-    unit_ = lease.pairs * 2 / loops.words;
-    const auto n = c.size();
-    units_ = n == 0 ? 0 : (n - 1) / unit_ + 1;
-    const auto most = lease.rounds.size();
-    slots_.resize(std::min(most, (units_ + lease.lanes - 1) / lease.lanes));
-    map_ = {.blocks = units_, .owners = 1, .slots = std::max<std::size_t>(slots_.size(), 1), .columns = lease.lanes};
-    rows_ = map_.rows();
-    if (rows_ >> (31 - loops.code_bits) != 0) throw usage("omni: the tensor has more blocks than a switch can count");
-  }
+      : loops_(loops),
+        lease_(lease),
+        blocks_(c, loops, lease.pairs, lease.lanes, lease.rounds.size()),
+        slots_(blocks_.slots()),
+        patience_(lease.answer_seconds) {}
 
   void start(double now, const send_function& send) {
     heard_ = now;
     working_ = slots_.size();
-    detect();
+    blocks_.detect();
     for (std::size_t s = 0; s < slots_.size(); ++s) {
       auto& at = slots_[s];
       at.rows.fill(no_row);
       at.codes.fill(0);
       at.next.fill(no_row);
       for (std::size_t c = 0; c < lease_.lanes; ++c) {
-        at.next[c] = next_of(s, c, 0);
+        at.next[c] = blocks_.next(s, c, 0);
         // Without a code to agree on, the first block needs no round of its own.
-        if (loops_.code_bits == 0 && unit_at(s, c, 0) < units_) at.rows[c] = 0;
+        if (loops_.code_bits == 0 && blocks_.exists(blocks_.at(s, c, 0))) at.rows[c] = 0;
       }
       contribute(s, now, send);
     }
@@ -152,14 +146,14 @@ class network_worker {
   /// Blocks that the switch could not reduce: the same on all ranks, in no order.
   [[nodiscard]] std::vector<block_range> escaped() const {
     std::vector<block_range> all;
-    for (const auto u : escaped_) all.push_back(range(u));
+    for (const auto u : escaped_) all.push_back(blocks_.range(u));
     std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
     return all;
   }
-  [[nodiscard]] std::size_t units() const { return units_; }
+  [[nodiscard]] std::size_t units() const { return blocks_.blocks(); }
   [[nodiscard]] std::size_t sent_units() const { return sent_units_; }
   [[nodiscard]] std::size_t union_units() const { return union_units_; }
-  [[nodiscard]] std::size_t buffer_bytes() const { return slots_.size() * sizeof(slot) + filled_.size() * sizeof(std::uint64_t); }
+  [[nodiscard]] std::size_t buffer_bytes() const { return slots_.size() * sizeof(slot) + blocks_.bytes(); }
   void note_answers() const { lease_.answer_seconds = patience_.answer_seconds(); }
 
  private:
@@ -177,33 +171,6 @@ class network_worker {
     switch_packet sent;
   };
 
-  [[nodiscard]] std::size_t unit_at(std::size_t s, std::size_t c, std::size_t row) const {
-    return map_.block(0, s, c, static_cast<std::uint32_t>(row));
-  }
-  [[nodiscard]] block_range range(std::size_t unit) const { return {unit * unit_, std::min(unit_, call_.size() - unit * unit_)}; }
-  [[nodiscard]] const std::byte* input(std::size_t unit) const { return call_.in.data() + unit * unit_ * call_.element_bytes(); }
-  [[nodiscard]] std::byte* output(std::size_t unit) const { return call_.out.data() + unit * unit_ * call_.element_bytes(); }
-  [[nodiscard]] bool is_filled(std::size_t unit) const { return (filled_[unit / 64] >> (unit % 64) & 1U) != 0; }
-  // Lanes go over the tensor in strides: all of it is scanned first, as it lies.
-  void detect() {
-    filled_.assign(units_ / 64 + 1, ~std::uint64_t{0});
-    if (!call_.skips()) return;
-    for (std::size_t first = 0; first < units_; first += 64)
-      filled_[first / 64] = call_.mark(input(first), std::min(64 * unit_, call_.size() - first * unit_), unit_);
-  }
-  [[nodiscard]] std::uint32_t row_of(std::uint32_t next) const { return next == no_row ? no_row : next >> loops_.code_bits; }
-  [[nodiscard]] std::uint32_t code_of(std::uint32_t next) const { return loops_.no_code() - (next & loops_.no_code()); }
-  // The first block of a lane, from a row on, that is not null; with its code.
-  [[nodiscard]] std::uint32_t next_of(std::size_t s, std::size_t c, std::size_t from) const {
-    for (auto row = from; row < rows_; ++row) {
-      const auto u = unit_at(s, c, row);
-      if (u >= units_) break;
-      if (!is_filled(u)) continue;
-      if (loops_.code_bits == 0) return static_cast<std::uint32_t>(row);
-      return static_cast<std::uint32_t>(row) << loops_.code_bits | (loops_.no_code() - loops_.code(input(u), range(u).size));
-    }
-    return no_row;
-  }
   void contribute(std::size_t s, double now, const send_function& send) {
     auto& at = slots_[s];
     auto& p = at.sent;
@@ -218,17 +185,17 @@ class network_worker {
     auto* to = reinterpret_cast<std::uint32_t*>(p.pairs.data());
     for (auto& n : p.header.next) n = no_row;
     for (std::size_t c = 0; c < lease_.lanes; ++c) {
-      if (at.rows[c] != no_row && row_of(at.next[c]) == at.rows[c]) {
+      if (at.rows[c] != no_row && blocks_.row_of(at.next[c]) == at.rows[c]) {
         if (!is_escaped(at.codes[c])) {
-          const auto u = unit_at(s, c, at.rows[c]);
-          const auto n = range(u).size;
-          loops_.to_fixed(input(u), n, at.codes[c], lease_.workers, to);
+          const auto u = blocks_.at(s, c, at.rows[c]);
+          const auto n = blocks_.range(u).size;
+          loops_.to_fixed(blocks_.input(u), n, at.codes[c], lease_.workers, to);
           std::fill(to + n * loops_.words, to + lease_.pairs * 2, 0U);  // of the last block of all
           to += lease_.pairs * 2;
           p.header.lanes = static_cast<omni_u8>(p.header.lanes | 1U << c);
         }
         ++sent_units_;
-        at.next[c] = next_of(s, c, at.rows[c] + 1);
+        at.next[c] = blocks_.next(s, c, at.rows[c] + 1);
       }
       p.header.next[c] = at.next[c];
     }
@@ -267,9 +234,9 @@ class network_worker {
     for (std::size_t c = 0; c < OMNI_SWITCH_LANES; ++c) {
       const auto row = c < lease_.lanes ? at.rows[c] : no_row;
       if ((h.lanes >> c & 1U) != 0 && (row == no_row || is_escaped(at.codes[c]))) refuse("a block that was not to come");
-      const auto next = row_of(h.next[c]);
+      const auto next = blocks_.row_of(h.next[c]);
       if (h.next[c] == no_row) continue;
-      if (c >= lease_.lanes || next >= rows_ || unit_at(h.slot, c, next) >= units_) refuse("a row past the end");
+      if (c >= lease_.lanes || next >= blocks_.rows() || !blocks_.exists(blocks_.at(h.slot, c, next))) refuse("a row past the end");
       if (row != no_row ? next <= row : at.is_over[c]) refuse("rows do not ascend");
       if (h.next[c] > at.next[c]) refuse("a row after one that this rank has");
     }
@@ -282,29 +249,29 @@ class network_worker {
     bool more = false;
     for (std::size_t c = 0; c < lease_.lanes; ++c) {
       const auto row = at.rows[c];
-      const auto next = row_of(h.next[c]);
+      const auto next = blocks_.row_of(h.next[c]);
       std::size_t done = 0;  // rows of the lane that were settled before
       if (row != no_row) {
-        const auto u = unit_at(h.slot, c, row);
+        const auto u = blocks_.at(h.slot, c, row);
         if ((h.lanes >> c & 1U) != 0) {
-          loops_.from_fixed(from, range(u).size, at.codes[c], lease_.workers, output(u));
+          loops_.from_fixed(from, blocks_.range(u).size, at.codes[c], lease_.workers, blocks_.output(u));
           from += lease_.pairs * 2;
           ++union_units_;
         } else if (is_escaped(at.codes[c])) {
           escaped_.push_back(u);
           ++union_units_;
         } else {
-          clear(u);
+          blocks_.clear(u);
         }
         done = std::size_t{row} + 1;
       } else if (std::exchange(at.is_over[c], true)) {
         continue;
       }
-      for (auto r = done; r < std::min<std::size_t>(next, rows_); ++r)
-        if (const auto u = unit_at(h.slot, c, r); u < units_) clear(u);
+      for (auto r = done; r < std::min<std::size_t>(next, blocks_.rows()); ++r)
+        if (const auto u = blocks_.at(h.slot, c, r); blocks_.exists(u)) blocks_.clear(u);
       at.is_over[c] = next == no_row;
       at.rows[c] = next;
-      at.codes[c] = next == no_row || loops_.code_bits == 0 ? 0 : code_of(h.next[c]);
+      at.codes[c] = next == no_row || loops_.code_bits == 0 ? 0 : blocks_.code_of(h.next[c]);
       more = more || next != no_row;
     }
     if (more) return contribute(h.slot, now, send);
@@ -313,18 +280,11 @@ class network_worker {
   // Each other slot has at most one packet before one that is sent now; but results come when the slowest worker has sent, and
   // workers differ in their order.
   [[nodiscard]] std::uint64_t overtaken() const { return answers_ + 2 * working_; }
-  // What no rank has is null.
-  void clear(std::size_t unit) const {
-    if (!call_.in_place()) call_.clear_elements(output(unit), range(unit).size);
-  }
 
-  const call& call_;  // outlives this
   const fixed_loops& loops_;
   switch_lease& lease_;
-  std::size_t unit_ = 1, units_ = 0, rows_ = 0;  // elements of a block; blocks; of a lane
-  slot_map map_;
+  lane_blocks blocks_;
   std::vector<slot> slots_;
-  std::vector<std::uint64_t> filled_;  // a bit for each block: it is not null
   std::vector<std::size_t> escaped_;
   std::size_t working_ = 0, steps_ = 0, sent_units_ = 0, union_units_ = 0;
   std::uint64_t answers_ = 0;
