@@ -8,3 +8,16 @@ function(omni_own_target target)
     target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -Wconversion -Wshadow $<$<BOOL:${OMNI_WERROR}>:-Werror>)
   endif()
 endfunction()
+
+# omni_precompile_headers(target owner headers...): what many targets include is compiled once, for the owner, if the build asks for
+# it. The others have its flags and definitions.
+function(omni_precompile_headers target owner)
+  if(NOT OMNI_PRECOMPILE_TESTS)
+    return()
+  endif()
+  if(target STREQUAL owner)
+    target_precompile_headers(${target} PRIVATE ${ARGN})
+  else()
+    target_precompile_headers(${target} REUSE_FROM ${owner})
+  endif()
+endfunction()

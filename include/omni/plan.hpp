@@ -130,6 +130,18 @@ plan(Comm&, std::size_t, const Choices&...) -> plan<Comm, Choices...>;
 template <class Comm, class... Choices>
 plan(const Comm&, std::size_t, const Choices&...) -> plan<const Comm, Choices...>;
 
+namespace detail {
+
+template <collective_kind C, class Comm, class... Choices>
+auto make_plan(Comm&& comm, std::size_t elements, const Choices&... more) {
+  using plain = std::remove_cvref_t<Comm>;
+  static_assert(std::is_lvalue_reference_v<Comm> || !(transport_type<plain> || is_fabric<plain>),
+                "omni: a transport must outlive the plan; give one that has a name");
+  return planned_call<C, std::remove_reference_t<Comm>, Choices...>(comm, elements, more...);
+}
+
+}  // namespace detail
+
 /// Plans of the other collectives, with the arguments of each; `elements`: of the whole tensor, all parts together.
 ///
 ///     auto p = omni::plan_reduce_scatter(comm, grad.size(), omni::part_sizes{sizes});
@@ -138,22 +150,19 @@ plan(const Comm&, std::size_t, const Choices&...) -> plan<const Comm, Choices...
 /// A run allocates some words; else they are as omni::plan. What they are given, part_sizes among it, must outlive them.
 template <class Comm, class... Choices>
 [[nodiscard]] auto plan_reduce_scatter(Comm&& comm, std::size_t elements, const Choices&... more) {
-  return detail::planned_call<detail::collective_kind::reduce_scatter, std::remove_reference_t<Comm>, Choices...>(comm, elements,
-                                                                                                                  more...);
+  return detail::make_plan<detail::collective_kind::reduce_scatter>(std::forward<Comm>(comm), elements, more...);
 }
 template <class Comm, class... Choices>
 [[nodiscard]] auto plan_allgather(Comm&& comm, std::size_t elements, const Choices&... more) {
-  return detail::planned_call<detail::collective_kind::allgather, std::remove_reference_t<Comm>, Choices...>(comm, elements,
-                                                                                                             more...);
+  return detail::make_plan<detail::collective_kind::allgather>(std::forward<Comm>(comm), elements, more...);
 }
 template <class Comm, class... Choices>
 [[nodiscard]] auto plan_reduce(Comm&& comm, std::size_t elements, const Choices&... more) {
-  return detail::planned_call<detail::collective_kind::reduce, std::remove_reference_t<Comm>, Choices...>(comm, elements, more...);
+  return detail::make_plan<detail::collective_kind::reduce>(std::forward<Comm>(comm), elements, more...);
 }
 template <class Comm, class... Choices>
 [[nodiscard]] auto plan_broadcast(Comm&& comm, std::size_t elements, const Choices&... more) {
-  return detail::planned_call<detail::collective_kind::broadcast, std::remove_reference_t<Comm>, Choices...>(comm, elements,
-                                                                                                             more...);
+  return detail::make_plan<detail::collective_kind::broadcast>(std::forward<Comm>(comm), elements, more...);
 }
 
 }  // namespace omni

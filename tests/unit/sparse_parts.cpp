@@ -10,14 +10,12 @@
 #include <omni/collectives.hpp>
 #include <omni/sparse.hpp>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "../support/agreeing.hpp"
 #include "../support/effort.hpp"
 #include "../support/pairs.hpp"
 #include "../support/sharing.hpp"
-#include "../support/throws.hpp"
 
 // Key-value tensors of which each rank gets a part, or one rank all.
 
@@ -29,13 +27,10 @@ using testing::keys;
 using testing::pair_cell;
 using testing::sharing;
 
-template <class K, class T>
-using union_of = testing::pairs<K, T>;
-
 /// The pairs of a union whose keys lie in [first, first + n).
 template <class K, class T>
-union_of<K, T> cut(const union_of<K, T>& all, std::size_t width, std::uint64_t first, std::uint64_t n) {
-  union_of<K, T> part;
+testing::pairs<K, T> cut(const testing::pairs<K, T>& all, std::size_t width, std::uint64_t first, std::uint64_t n) {
+  testing::pairs<K, T> part;
   for (std::size_t i = 0; i < all.keys.size(); ++i) {
     if (all.keys[i] < first || all.keys[i] - first >= n) continue;
     part.keys.push_back(all.keys[i]);
@@ -45,10 +40,10 @@ union_of<K, T> cut(const union_of<K, T>& all, std::size_t width, std::uint64_t f
 }
 /// What each rank is to get: parts of so many keys, or equal ones.
 template <class K, class T>
-std::vector<union_of<K, T>> cut_all(const union_of<K, T>& all, std::size_t width, std::size_t ranks,
-                                    const std::vector<std::size_t>& sizes) {
+std::vector<testing::pairs<K, T>> cut_all(const testing::pairs<K, T>& all, std::size_t width, std::size_t ranks,
+                                          const std::vector<std::size_t>& sizes) {
   const auto equal = all.keys.empty() ? 1 : std::uint64_t{all.keys.back()} / ranks + 1;
-  std::vector<union_of<K, T>> parts;
+  std::vector<testing::pairs<K, T>> parts;
   std::uint64_t first = 0;
   for (std::size_t r = 0; r < ranks; ++r) {
     const auto n = sizes.empty() ? equal : sizes[r];
@@ -58,7 +53,7 @@ std::vector<union_of<K, T>> cut_all(const union_of<K, T>& all, std::size_t width
   return parts;
 }
 template <class Ranks, class K, class T, class Call>
-void check(const pair_cell& c, const std::vector<union_of<K, T>>& inputs, const std::vector<union_of<K, T>>& wanted,
+void check(const pair_cell& c, const std::vector<testing::pairs<K, T>>& inputs, const std::vector<testing::pairs<K, T>>& wanted,
            const Call& call) {
   const auto n = inputs.size();
   std::vector<std::string> wrong(n);
@@ -85,8 +80,7 @@ void check(const pair_cell& c, const std::vector<union_of<K, T>>& inputs, const 
 }
 
 /// Parts that all of the keys are in, some of them empty.
-template <class K>
-std::vector<std::size_t> draw_sizes(std::uint64_t past, std::size_t ranks, std::uint64_t seed, K /*type*/) {
+std::vector<std::size_t> draw_sizes(std::uint64_t past, std::size_t ranks, std::uint64_t seed) {
   auto g = patterns::make_generator(seed, 99);
   std::vector<std::size_t> ends;
   for (std::size_t r = 1; r < ranks; ++r) ends.push_back(g() % 3 == 0 && !ends.empty() ? ends.back() : g() % (past + 1));
@@ -106,13 +100,13 @@ void check_family(const pair_cell& c, const Policies&... policies) {
                [&](auto& comm, const auto& view) { return omni::reduce_scatter(comm, view, policies...); });
   const auto past = all.keys.empty() ? 0 : std::uint64_t{all.keys.back()} + 1;
   if (past != 0) {  // all 64-bit keys have no size
-    const auto sizes = draw_sizes(past, n, c.seed, K{});
+    const auto sizes = draw_sizes(past, n, c.seed);
     check<Ranks>(c, inputs, cut_all(all, c.width, n, sizes), [&](auto& comm, const auto& view) {
       return omni::reduce_scatter(comm, view, omni::part_sizes{sizes}, policies...);
     });
   }
   const auto root = static_cast<int>(c.seed % n);
-  std::vector<union_of<K, T>> at_root(n);
+  std::vector<testing::pairs<K, T>> at_root(n);
   at_root[static_cast<std::size_t>(root)] = all;
   check<Ranks>(c, inputs, at_root,
                [&](auto& comm, const auto& view) { return omni::reduce(comm, view, policies..., omni::root{root}); });

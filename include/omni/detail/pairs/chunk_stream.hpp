@@ -47,7 +47,8 @@ struct chunk_cursor {
     const auto fault = find_fault(header);
     expect(fault.empty(), fault);
     expect(taken == 0 || header.first > floor, "keys do not ascend");
-    expect(map.exists(header.first, owner) && map.exists(header.last, owner), "a key that its owner has not");
+    expect(map.exists(header.last, owner), "a key past the end");
+    expect(map.exists(header.first, owner), "a key before its owner's first");
     expect(header.pairs <= most - taken, "more pairs than the ranks agreed on");
     bytes = layout.bytes(header.pairs, header.key_bytes);
     const auto* const at = stream.elements(bytes);

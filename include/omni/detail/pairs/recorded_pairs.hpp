@@ -11,7 +11,6 @@
 #include <span>
 #include <string_view>
 #include <tuple>
-#include <utility>
 #include <vector>
 
 #include "../../error.hpp"
@@ -21,13 +20,13 @@
 #include "../memory/copy.hpp"
 #include "../memory/workspace.hpp"
 #include "../shared/record_sizes.hpp"
-#include "../shared/segments.hpp"
 #include "../streams/stream_set.hpp"
 #include "../wire/signature.hpp"
 #include "fold_pairs.hpp"
 #include "key_ranges.hpp"
 #include "pair_chunks.hpp"
 #include "pair_list.hpp"
+#include "pair_record.hpp"
 #include "pair_segments.hpp"
 #include "sparse_call.hpp"
 
@@ -41,11 +40,6 @@ enum class pair_folding : unsigned char {
   by_split,  ///< each what it gets of the call, which is not all
 };
 
-/// A rank's pairs as its record has them, and whether it has others.
-struct written_pairs {
-  pair_source pairs;
-  bool are_last = true;
-};
 /// What a rank has folded, as it lies behind its record.
 struct pair_part {
   const std::byte* keys = nullptr;
@@ -60,8 +54,7 @@ struct recorded_state {
   std::vector<pair_part> parts;
   key_ranges ranges;
   pair_segments segments;
-  std::vector<std::pair<std::size_t, std::size_t>> in_segments;  // by rank: pairs of a record, and those that have been looked at
-  std::vector<std::uint64_t> indexes;                            // of a chunk
+  std::vector<std::uint64_t> indexes;  // of a chunk
   own_pairs part, told;
   fold_room fold;
 
@@ -108,13 +101,17 @@ class recorded_pairs final : lent_state<recorded_state>, public own_record {
     return is_small ? record_sizes::small_bytes : record_sizes::large_bytes(static_cast<int>(ranks_));
   }
   std::size_t write(std::span<std::byte> room, stores how) override {
-    if (is_segmented_) return write_segments(room, how);
+    recorded_bytes_ = bytes();
+    if (is_segmented_) {
+      const auto w = s_->segments.write(room, capacity(room.size()), lies(), *call_, how);
+      write_header(room, w.pairs, w.are_last ? state::last : state::more);
+      return w.bytes;
+    }
     const auto left = call_->pairs - at_;
     const std::size_t here = std::min({left, capacity(room.size()), wanted_});
-    recorded_bytes_ = bytes();
     written_here_ = here;
-    write_header(room, here, here == left ? pairs_state::last : here == 0 ? pairs_state::no_room : pairs_state::more);
-    const auto values = values_at(here);
+    write_header(room, here, here == left ? state::last : here == 0 ? state::no_room : state::more);
+    const auto values = lies().after(sizeof(header), here);
     if (here != 0) {
       copy_out(room.data() + sizeof(header), call_->keys.at(at_), here * key_bytes(), how);
       copy_out(room.data() + values, call_->rows + at_ * row_bytes(), here * row_bytes(), how);
@@ -130,7 +127,10 @@ class recorded_pairs final : lent_state<recorded_state>, public own_record {
       return std::nullopt;
     }
     if (is_segmented_) {
-      fold_segments(all, r);
+      const auto t = s_->segments.take(all, s_->written, lies(), *call_, rank_);
+      done_ = t.are_last;
+      at_ += t.pairs;
+      take_own(t.pairs, lies().segments_at(), r);
       return std::nullopt;
     }
     place_records(all);
@@ -152,13 +152,14 @@ class recorded_pairs final : lent_state<recorded_state>, public own_record {
     const auto mine = s_->written[rank_].pairs.end;
     wanted_ = mine < written_here_ / 2 ? std::max(few, 2 * mine) : everything_;
     at_ += mine;
-    folded_ += pairs;
     if (how_ == pair_folding::by_split) {
-      take_split(r);
+      split();
+      take_own(mine, sizeof(header), r);
       is_segmented_ = !done_ && call_->split.has_parts();
-      if (is_segmented_) s_->segments.begin(call_->split, call_->keys, at_, call_->pairs, ranks_);
+      if (is_segmented_) s_->segments.begin(*call_, at_, ranks_);
       return std::nullopt;
     }
+    folded_ += pairs;
     if (!is_parted(pairs)) {
       for (std::size_t k = 0; k < ranks_; ++k) expect_ascending(k);
       take_all(pairs);
@@ -185,10 +186,10 @@ class recorded_pairs final : lent_state<recorded_state>, public own_record {
   // In messages pairs travel in chunks, as on streams; all of them, or none.
   std::size_t write_message(std::span<std::byte> room) override {
     const auto pairs = call_->pairs;
-    const auto begin = std::min(chunks_at, room.size());
+    const auto begin = std::min(pair_record::chunks_at, room.size());
     std::fill_n(room.begin(), begin, std::byte{0});
     const auto bytes = write_chunks(call_->keys, call_->rows, pairs, layout(), room.subspan(begin), s_->indexes);
-    write_header(room, bytes ? pairs : 0, bytes ? pairs_state::last : pairs_state::no_room);
+    write_header(room, bytes ? pairs : 0, bytes ? state::last : state::no_room);
     return bytes ? begin + *bytes : sizeof(header);
   }
   void fold_messages(std::span<const std::span<const std::byte>> all, report& r) override {
@@ -208,7 +209,8 @@ class recorded_pairs final : lent_state<recorded_state>, public own_record {
         p = {call_->keys, call_->rows, nullptr, 0, p.end};
         continue;
       }
-      expect(read_chunks(all[k].subspan(std::min(chunks_at, all[k].size())), p.end, layout(), told, s_->indexes), k);
+      pair_record::expect(
+          read_chunks(all[k].subspan(std::min(pair_record::chunks_at, all[k].size())), p.end, layout(), told, s_->indexes), k);
       p = {{told.all_keys().at(before), key_bytes()}, told.row_at(before), nullptr, 0, p.end};
     }
     folded_ = pairs;
@@ -220,33 +222,18 @@ class recorded_pairs final : lent_state<recorded_state>, public own_record {
  private:
   static constexpr std::size_t most_row_bytes = std::size_t{1} << 30U;
 
-  enum class pairs_state : std::uint32_t {
-    more,     ///< others come in the next round
-    last,     ///< these are all
-    no_room,  ///< there are some, but not one fits
-  };
-  struct header {
-    std::uint64_t largest_key = 0, pairs = 0, width = 0;  // of the rank, in all
-    std::uint32_t here = 0;
-    pairs_state state = pairs_state::last;
-  };
-  struct part_header {
-    std::uint64_t pairs = 0;
-  };
+  using state = pair_record::state;
+  using header = pair_record::header;
+  using part_header = pair_record::part_header;
   [[nodiscard]] std::size_t key_bytes() const { return call_->keys.bytes; }
   [[nodiscard]] std::size_t row_bytes() const { return width_ * call_->fold.element_bytes(); }
   [[nodiscard]] std::size_t pair_bytes() const { return key_bytes() + row_bytes(); }
-  [[nodiscard]] std::size_t alignment() const { return std::max(call_->fold.alignment(), alignof(std::uint64_t)); }
+  [[nodiscard]] pair_record lies() const {
+    return {key_bytes(), row_bytes(), std::max(call_->fold.alignment(), alignof(std::uint64_t)), ranks_};
+  }
   [[nodiscard]] chunk_layout layout() const { return {row_bytes(), call_->fold.alignment()}; }
   /// What has come of the call so far.
   [[nodiscard]] pair_list out() const { return {call_->result_keys, call_->result_rows, key_bytes(), row_bytes()}; }
-  /// Where rows begin after so many keys. Rooms are aligned to a cache line, or better.
-  [[nodiscard]] std::size_t after(std::size_t header_bytes, std::size_t keys) const {
-    return (header_bytes + keys * key_bytes() + alignment() - 1) / alignment() * alignment();
-  }
-  static constexpr std::size_t chunks_at = 64;  ///< of words in messages
-  static_assert(sizeof(header) <= chunks_at);
-  [[nodiscard]] std::size_t values_at(std::size_t keys) const { return after(sizeof(header), keys); }
   /// How many pairs a rank may write, so that what it then folds has room behind them: as many at most, and what the choice of the
   /// parts is off by (key_ranges).
   [[nodiscard]] std::size_t capacity(std::size_t room) const {
@@ -264,8 +251,8 @@ class recorded_pairs final : lent_state<recorded_state>, public own_record {
     return how_ == pair_folding::by_parts || (how_ == pair_folding::by_size && pairs > few);
   }
 
-  void write_header(std::span<std::byte> room, std::size_t here, pairs_state state) const {
-    const header h{call_->sizes.largest_key, call_->pairs, width_, static_cast<std::uint32_t>(here), state};
+  void write_header(std::span<std::byte> room, std::size_t here, state left) const {
+    const header h{call_->sizes.largest_key, call_->pairs, width_, static_cast<std::uint32_t>(here), left};
     std::memcpy(room.data(), &h, sizeof(h));
   }
   void read_headers(std::span<const std::span<const std::byte>> all, bool has_room) {
@@ -275,46 +262,38 @@ class recorded_pairs final : lent_state<recorded_state>, public own_record {
     all_pairs_ = 0;
     for (std::size_t k = 0; k < all.size(); ++k) {
       header h;
-      expect(all[k].size() >= sizeof(h), k);
+      pair_record::expect(all[k].size() >= sizeof(h), k);
       std::memcpy(&h, all[k].data(), sizeof(h));
-      expect(h.state <= pairs_state::no_room && (h.here != 0 || h.state != pairs_state::more), k);
-      expect(h.here <= h.pairs && h.width <= most_row_bytes / call_->fold.element_bytes(), k);
-      s_->written.push_back({{{nullptr, key_bytes()}, nullptr, nullptr, 0, h.here}, h.state == pairs_state::last});
-      fits_ = fits_ && h.state != pairs_state::no_room;
+      pair_record::expect(h.left <= state::no_room && (h.here != 0 || h.left != state::more), k);
+      pair_record::expect(h.here <= h.pairs && h.width <= most_row_bytes / call_->fold.element_bytes(), k);
+      s_->written.push_back({{{nullptr, key_bytes()}, nullptr, nullptr, 0, h.here}, h.left == state::last});
+      fits_ = fits_ && h.left != state::no_room;
       all_pairs_ += static_cast<std::size_t>(h.pairs);
       sizes.largest_key = std::max(sizes.largest_key, h.largest_key);
       sizes.pairs = std::max(sizes.pairs, h.pairs);
       sizes.width = std::max(sizes.width, h.width);
       if (width_ == 0) width_ = static_cast<std::size_t>(h.width);  // ranks without keys learn it from the others
       if (h.width != 0 && h.width != width_) throw other_width(k, h.width);
-      if (k == rank_) expect(h.here <= call_->pairs - at_, k);  // messages may have come round by others
+      if (k == rank_) pair_record::expect(h.here <= call_->pairs - at_, k);  // messages may have come round by others
     }
     heard_ = true;
     // There are that many in what has come, and no width without pairs.
     for (std::size_t k = 0; k < all.size() && fits_; ++k)
-      expect(s_->written[k].pairs.end <= (width_ == 0 ? 0 : all[k].size() / row_bytes()), k);
+      pair_record::expect(s_->written[k].pairs.end <= (width_ == 0 ? 0 : all[k].size() / row_bytes()), k);
   }
   void place_records(std::span<const std::span<const std::byte>> all) {
+    const auto how = lies();
     for (std::size_t k = 0; k < all.size(); ++k) {
       auto& p = s_->written[k].pairs;
-      expect(values_at(p.end) + p.end * row_bytes() <= all[k].size(), k);
-      if (k == rank_) {
-        p.keys.keys = call_->keys.at(at_);
-        p.rows = call_->rows + at_ * row_bytes();
-        continue;
-      }
-      p.keys.keys = all[k].data() + sizeof(header);
-      p.rows = all[k].data() + values_at(p.end);
-      expect(is_aligned(all[k]), k);
+      pair_record::expect(how.holds(all[k], sizeof(header), p.end), k);
+      if (k == rank_) p = {{call_->keys.at(at_), key_bytes()}, call_->rows + at_ * row_bytes(), nullptr, 0, p.end};
+      else p = how.pairs(all[k], sizeof(header), p.end, 0, p.end);
     }
-  }
-  [[nodiscard]] bool is_aligned(std::span<const std::byte> record) const {
-    return reinterpret_cast<std::uintptr_t>(record.data()) % alignment() == 0;
   }
   // Of what is to be folded: tables are made by keys that ascend.
   void expect_ascending(std::size_t rank) const {
     const auto& p = s_->written[rank].pairs;
-    if (rank != rank_) expect(p.keys.ascend(p.at, p.end), rank);
+    if (rank != rank_) pair_record::expect(p.keys.ascend(p.at, p.end), rank);
   }
   [[nodiscard, gnu::cold]] mismatch other_width(std::size_t rank, std::uint64_t width) const {
     auto mine = call_->given, theirs = mine;
@@ -322,15 +301,12 @@ class recorded_pairs final : lent_state<recorded_state>, public own_record {
     theirs.largest_block = width;
     return difference(static_cast<int>(rank_), mine, static_cast<int>(rank), theirs);
   }
-  static void expect(bool right, std::size_t rank) {
-    if (!right) throw protocol(static_cast<int>(rank), "a record of pairs that are not as it says");
-  }
-
   // What is left of the pairs, once so many have come to so many keys, is taken to come to as many.
   void reserve(std::size_t keys) {
     const auto to = out();
     if (keys <= to.capacity()) return;
-    const auto left = static_cast<double>(all_pairs_ - std::min(folded_, all_pairs_));
+    const auto all = how_ == pair_folding::by_split ? all_pairs_ / ranks_ : all_pairs_;
+    const auto left = static_cast<double>(all - std::min(folded_, all));
     const auto share = static_cast<double>(keys) / static_cast<double>(std::max<std::size_t>(folded_, 1));
     const auto more = static_cast<std::size_t>(std::min(left * std::min(share, 1.0) * 1.05, 16 * static_cast<double>(keys)));
     to.reserve(std::max(keys + more, to.capacity() / 2 * 3));
@@ -354,90 +330,16 @@ class recorded_pairs final : lent_state<recorded_state>, public own_record {
     }
     return pairs;
   }
-  void take_split(report& r) {
-    const auto& own = s_->written[rank_].pairs;
-    const auto all = own.end;
-    const auto pairs = split();
+  // Folds those. `mine`: this rank's pairs that are done with, whoever folds them.
+  void take_own(std::size_t mine, std::size_t header_bytes, report& r) {
+    std::size_t pairs = 0;
     for (std::size_t k = 0; k < ranks_; ++k) {
       expect_ascending(k);
       const auto& p = s_->written[k].pairs;
-      if (k != rank_) r.bytes_received += (p.end - p.at) * pair_bytes() + sizeof(header);
+      pairs += p.end - p.at;
+      if (k == rank_) r.bytes_sent += (mine - (p.end - p.at)) * pair_bytes() + (ranks_ - 1) * header_bytes;
+      else r.bytes_received += (p.end - p.at) * pair_bytes() + header_bytes;
     }
-    r.bytes_sent += (all - (own.end - own.at)) * pair_bytes() + (ranks_ - 1) * sizeof(header);
-    take_all(pairs);
-  }
-  // After the header: of each part how many pairs there are, and whether more come.
-  static constexpr std::uint32_t more_come = 1U << 31U;
-  [[nodiscard]] std::size_t segments_at() const {
-    return (sizeof(header) + ranks_ * sizeof(std::uint32_t) + cache_line - 1) / cache_line * cache_line;
-  }
-  std::size_t write_segments(std::span<std::byte> room, stores how) {
-    const auto here = s_->segments.choose(capacity(room.size()));
-    const auto keys = segments_at(), values = after(keys, here);
-    auto state = pairs_state::last;
-    std::size_t at = 0;
-    for (std::size_t p = 0; p < ranks_; ++p) {
-      const auto& s = s_->segments.all()[p];
-      const auto told = static_cast<std::uint32_t>(s.here) | (s.has_more() ? more_come : 0U);
-      std::memcpy(room.data() + sizeof(header) + p * sizeof(told), &told, sizeof(told));
-      if (s.has_more()) state = pairs_state::more;
-      if (s.here == 0) continue;
-      copy_out(room.data() + keys + at * key_bytes(), call_->keys.at(s.at), s.here * key_bytes(), how);
-      copy_out(room.data() + values + at * row_bytes(), call_->rows + s.at * row_bytes(), s.here * row_bytes(), how);
-      at += s.here;
-    }
-    write_header(room, here, state);
-    return values + here * row_bytes();
-  }
-  // The next of a rank's segments, from where this rank's own came.
-  written_pairs read_segment(std::span<const std::byte> record, std::size_t k, std::size_t part) {
-    if (k == rank_) {
-      const auto& s = s_->segments.all()[part];
-      return {{call_->keys, call_->rows, nullptr, s.at, s.at + s.here}, !s.has_more()};
-    }
-    std::uint32_t told = 0;
-    std::memcpy(&told, record.data() + sizeof(header) + part * sizeof(told), sizeof(told));
-    const auto n = std::size_t{told & ~more_come};
-    const bool are_last = (told & more_come) == 0;
-    auto& [all, before] = s_->in_segments[k];
-    expect(n <= all - before && (n != 0 || are_last) && (n == all - before || part + 1 != ranks_), k);
-    const auto from = std::exchange(before, before + n);
-    return {{{record.data() + segments_at(), key_bytes()}, record.data() + after(segments_at(), all), nullptr, from, before},
-            are_last};
-  }
-  // Of every part, all ranks' pairs up to the lowest of the last keys of those who have more of it are done with.
-  void fold_segments(std::span<const std::span<const std::byte>> all, report& r) {
-    s_->in_segments.clear();
-    for (std::size_t k = 0; k < ranks_; ++k) {
-      const auto n = s_->written[k].pairs.end, values = after(segments_at(), n);
-      expect(values + n * row_bytes() <= all[k].size() && is_aligned(all[k]), k);
-      s_->in_segments.emplace_back(n, 0);
-    }
-    done_ = true;
-    std::size_t pairs = 0;
-    for (std::size_t part = 0; part < ranks_; ++part) {
-      auto bound = std::numeric_limits<std::uint64_t>::max();
-      for (std::size_t k = 0; k < ranks_; ++k) {
-        const auto some = read_segment(all[k], k, part);
-        if (part == rank_) s_->written[k] = some;
-        if (some.are_last) continue;
-        bound = std::min(bound, some.pairs.keys[some.pairs.end - 1]);
-        done_ = false;
-      }
-      auto& mine = s_->segments.all()[part];
-      const auto n = call_->keys.upper_bound(mine.at, mine.at + mine.here, bound) - mine.at;
-      at_ += n;
-      if (part != rank_) r.bytes_sent += n * pair_bytes();
-      for (std::size_t k = 0; k < ranks_ && part == rank_; ++k) {
-        auto& p = s_->written[k].pairs;
-        p.limit(p.end, bound);
-        expect_ascending(k);
-        pairs += p.end - p.at;
-        if (k != rank_) r.bytes_received += (p.end - p.at) * pair_bytes() + segments_at();
-      }
-      pair_segments::take(mine, n);
-    }
-    r.bytes_sent += (ranks_ - 1) * segments_at();
     folded_ += pairs;
     take_all(pairs);
   }
@@ -459,7 +361,7 @@ class recorded_pairs final : lent_state<recorded_state>, public own_record {
     part.clear();
     fold_pairs(call_->fold, s_->sources, part, s_->fold);
     const part_header h{part.size()};
-    const auto values = after(sizeof(h), part.size());
+    const auto values = lies().after(sizeof(h), part.size());
     const auto end = values + part.size() * row_bytes();
     if (end > room.size()) throw error("omni: a part of the pairs has no room behind them");
     std::memcpy(room.data(), &h, sizeof(h));
@@ -470,12 +372,11 @@ class recorded_pairs final : lent_state<recorded_state>, public own_record {
   }
   [[nodiscard]] pair_part part_in(std::span<const std::byte> bytes, std::size_t rank) const {
     part_header h;
-    expect(bytes.size() >= sizeof(h) && is_aligned(bytes), rank);
+    pair_record::expect(bytes.size() >= sizeof(h), rank);
     std::memcpy(&h, bytes.data(), sizeof(h));
-    expect(h.pairs <= bytes.size() / pair_bytes(), rank);
-    const auto pairs = static_cast<std::size_t>(h.pairs), values = after(sizeof(h), pairs);
-    expect(values + pairs * row_bytes() <= bytes.size(), rank);
-    return {bytes.data() + sizeof(h), bytes.data() + values, pairs};
+    const auto pairs = static_cast<std::size_t>(h.pairs);
+    pair_record::expect(h.pairs <= bytes.size() / pair_bytes() && lies().holds(bytes, sizeof(h), pairs), rank);
+    return {bytes.data() + sizeof(h), bytes.data() + lies().after(sizeof(h), pairs), pairs};
   }
   // Of records that all ranks read.
   void count_bytes(report& r, std::span<const std::span<const std::byte>> all) const {
