@@ -104,6 +104,88 @@ TEST_CASE("packed: the elements that are not null are found, at all lengths and 
       }
 }
 
+#if OMNI_DETAIL_ELEMENT_VECTORS
+namespace {
+
+// A kind of instructions against one element after the other. Elements lie at the ends of their memory, and nothing else is
+// written.
+template <class Find, class Gather, class Scatter>
+void check_kernels(std::size_t size, const Find& find, const Gather& gather, const Scatter& scatter) {
+  using namespace omni::detail;
+  auto g = patterns::make_generator(20263, static_cast<int>(size));
+  for (const bool plain : {true, false})
+    for (std::size_t n = 1; n < 700; n += testing::few ? 7 : 1) {
+      const auto element = null_of(size, plain);
+      const null_element null(element.data(), size);
+      const auto offset = g() % 67;
+      const auto memory = make_block(g, element, n, offset, std::array<std::size_t, 5>{4, 30, 200, 700, 1000}[n % 5]);
+      const auto* const block = memory.data() + offset;
+      std::vector<std::uint64_t> bits(words_of(n)), words(n / 64);
+      const auto total = find_elements_portable(block, n, null, bits);
+      CHECK(find(block, null, std::span(words)) == count_bits_portable(std::span(bits).first(words.size())));
+      CHECK(std::equal(words.begin(), words.end(), bits.begin()));
+
+      bytes wanted(total * size), gathered(offset + total * size, std::byte{0x11});
+      gather_elements_portable(block, size, bits, wanted.data());
+      gather(block, std::span<const std::uint64_t>(bits), total, gathered.data() + offset);
+      CHECK(std::equal(wanted.begin(), wanted.end(), gathered.begin() + static_cast<std::ptrdiff_t>(offset)));
+      CHECK(std::all_of(gathered.begin(), gathered.begin() + static_cast<std::ptrdiff_t>(offset),
+                        [](std::byte b) { return b == std::byte{0x11}; }));
+
+      bytes there(n * size), scattered(offset, std::byte{0x22});
+      for (auto& b : there) b = static_cast<std::byte>(g());
+      scattered.insert(scattered.end(), there.begin(), there.end());
+      scatter_elements_portable(wanted.data(), size, bits, there.data());
+      scatter(wanted.data(), std::span<const std::uint64_t>(bits), total, scattered.data() + offset);
+      CHECK(std::equal(there.begin(), there.end(), scattered.begin() + static_cast<std::ptrdiff_t>(offset)));
+    }
+}
+template <std::size_t Size>
+void check_kernels_of(bool avx2, bool avx512) {
+  using namespace omni::detail;
+  if (avx2)
+    check_kernels(
+        Size, [](auto... a) { return find_elements_avx2<Size>(a...); }, [](auto... a) { gather_elements_avx2<Size>(a...); },
+        [](auto... a) { scatter_elements_avx2<Size>(a...); });
+  if (avx512)
+    check_kernels(
+        Size, [](auto... a) { return find_elements_avx512<Size>(a...); },
+        [](auto b, auto bits, auto /*total*/, auto to) { gather_elements_avx512<Size>(b, bits, to); },
+        [](auto from, auto bits, auto /*total*/, auto b) { scatter_elements_avx512<Size>(from, bits, b); });
+}
+
+}  // namespace
+
+TEST_CASE("packed: each kind of instructions finds, gathers and scatters what one element after the other does") {
+  using namespace omni::detail;
+  const auto best = best_for_elements();
+  const bool avx2 = best != element_instructions::words, avx512 = best == element_instructions::avx512;
+  check_kernels_of<1>(avx2, avx512);
+  check_kernels_of<2>(avx2, avx512);
+  check_kernels_of<4>(avx2, avx512);
+  check_kernels_of<8>(avx2, avx512);
+  auto g = patterns::make_generator(20264, 0);
+  for (int k = 0; avx2 && k < 300; ++k) {
+    std::vector<std::uint64_t> bits(g() % 70), of(bits.size());
+    for (auto& w : bits) w = g();
+    for (auto& w : of) w = g() % 3 == 0 ? 0 : k % 2 == 0 ? g() : g() & g() & g() & g();
+    std::vector<std::uint64_t> wanted(words_of(count_bits_portable(of)) + 1, 7), picked = wanted;
+    pick_bits_portable(bits, of, wanted);
+    pick_bits_bmi2(bits, of, picked);
+    CHECK(picked == wanted);
+    CHECK(count_bits_popcnt(of) == count_bits_portable(of));
+  }
+}
+#endif
+
+TEST_CASE("packed: the bits that are picked are moved together") {
+  const std::array<std::uint64_t, 3> bits{0b1011'0110U, 0, ~std::uint64_t{0}}, of{0b0011'1110U, 0b1U, ~std::uint64_t{0}};
+  std::array<std::uint64_t, 2> to{5, 5};  // 1, 1, 0, 1, 1, low bits first; 0; 64 ones
+  omni::detail::pick_bits(bits, of, to);
+  CHECK(to[0] == (0b01'1011U | ~std::uint64_t{0} << 6U));
+  CHECK(to[1] == 0b11'1111U);
+}
+
 TEST_CASE("packed: what is unpacked is the block, and nothing beside it is written") {
   auto g = patterns::make_generator(20262, 0);
   for (const auto size : element_sizes)

@@ -67,6 +67,12 @@ struct automatic {
     constexpr std::size_t most = std::size_t{256} << 10U;
     return bytes <= most && bytes * static_cast<std::size_t>(ranks) <= most;
   }
+  /// Whether what every rank gives goes element by element, if such shares of blocks and of their elements are not null: in few
+  /// blocks, or with many elements, copying whole blocks is faster (docs/tuning.md).
+  [[nodiscard]] static constexpr bool is_packed_inside(double density, double elements, std::size_t ranks) {
+    const auto share = density * elements;
+    return density > 0.05 && share < 0.025 && share * static_cast<double>(ranks) < 0.1;
+  }
   /// Up to which size no rank asks the others anything: MPI's own allreduce, where ranks do not share memory.
   [[nodiscard]] std::size_t small_limit(const detail::selection_context& here) const {
     constexpr std::size_t assumed = std::size_t{256} << 10U;

@@ -70,6 +70,7 @@ class call {
   std::string_view topology{};   ///< as the caller named it
   std::uint64_t options = 0;     ///< of the topology, where all ranks must have the same ones
   double density = 1;            ///< of the densest rank, sampled; for a topology that asks for it
+  double element_density = 1;    ///< of its blocks that are not null, the same of their elements; 1 where nobody asked
   bool packs = false;            ///< blocks that are not null travel as their elements that are not
   double packed = 1;             ///< of a block's bytes, what its packed form has, as far as the ranks have agreed on it
   std::size_t packet_bytes = 0;  ///< as the caller chose them for the topology, 0: not

@@ -2,161 +2,117 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <algorithm>
+#include <array>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <span>
-#include <type_traits>
 
+#include "element_vectors.hpp"
+#include "element_words.hpp"
 #include "mark.hpp"
 
-// Finds, gathers and scatters the elements of a block that are not null, where elements are bytes. `bits` has a bit for each
-// element, low bits first.
+// Finds, gathers and scatters the elements of a block that are not null, with the widest vectors that the processor has.
 
 namespace omni::detail {
 
-/// Words of bits for n elements.
-inline std::size_t words_of(std::size_t n) { return (n + 63) / 64; }
+#if OMNI_DETAIL_ELEMENT_VECTORS
+enum class element_instructions : unsigned char { words, avx2, avx512 };
+inline element_instructions best_for_elements() {
+  __builtin_cpu_init();
+  if (__builtin_cpu_supports("avx512vbmi2") != 0 && __builtin_cpu_supports("avx512bw") != 0) return element_instructions::avx512;
+  const bool wide = __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("bmi2") != 0;
+  return wide ? element_instructions::avx2 : element_instructions::words;
+}
+inline element_instructions for_elements() {
+  static const element_instructions best = best_for_elements();
+  return best;
+}
+#endif
 
-/// Sets the bits of the elements that are not null, one element at a time. How many there are.
-inline std::size_t find_elements_portable(const std::byte* block, std::size_t n, const null_element& null,
-                                          std::span<std::uint64_t> bits) {
-  std::size_t found = 0;
-  for (std::size_t w = 0; w < words_of(n); ++w) {
-    std::uint64_t word = 0;
-    for (std::size_t i = 0; i < std::min<std::size_t>(64, n - 64 * w); ++i)
-      word |= std::uint64_t{std::memcmp(block + (64 * w + i) * null.bytes(), null.element(), null.bytes()) != 0} << i;
-    bits[w] = word;
-    found += static_cast<std::size_t>(std::popcount(word));
-  }
-  return found;
+/// How many bits are set.
+inline std::size_t count_bits(std::span<const std::uint64_t> bits) {
+#if OMNI_DETAIL_ELEMENT_VECTORS
+  if (for_elements() != element_instructions::words) return count_bits_popcnt(bits);
+#endif
+  return count_bits_portable(bits);
+}
+/// Of `bits` those where `of` has some, moved together. `to` has as many words as they need.
+inline void pick_bits(std::span<const std::uint64_t> bits, std::span<const std::uint64_t> of, std::span<std::uint64_t> to) {
+#if OMNI_DETAIL_ELEMENT_VECTORS
+  if (for_elements() != element_instructions::words) return pick_bits_bmi2(bits, of, to);
+#endif
+  pick_bits_portable(bits, of, to);
 }
 
-#if OMNI_DETAIL_X86
-using bytes256 [[gnu::vector_size(32)]] = char;
-using shorts256 [[gnu::vector_size(32)]] = short;
-using ints256 [[gnu::vector_size(32)]] = int;
-using floats256 [[gnu::vector_size(32)]] = float;
-using doubles256 [[gnu::vector_size(32)]] = double;
-
-/// Bits of the lanes, of so many bytes, in which 32 bytes differ from the pattern; of lanes of 2 bytes each bit comes twice.
-template <std::size_t Lane>
-__attribute__((target("avx2"), always_inline)) inline std::uint32_t lanes_that_differ(const std::byte* p,
-                                                                                      const std::byte* pattern) {
-  vector256 a, b;
-  std::memcpy(&a, p, sizeof(a));
-  std::memcpy(&b, pattern, sizeof(b));
-  if constexpr (Lane == 8) {
-    return ~static_cast<std::uint32_t>(__builtin_ia32_movmskpd256(reinterpret_cast<doubles256>(a == b))) & 0xfU;
-  } else if constexpr (Lane == 4) {
-    const auto same = reinterpret_cast<ints256>(a) == reinterpret_cast<ints256>(b);
-    return ~static_cast<std::uint32_t>(__builtin_ia32_movmskps256(reinterpret_cast<floats256>(same))) & 0xffU;
-  } else if constexpr (Lane == 2) {
-    const auto same = reinterpret_cast<shorts256>(a) == reinterpret_cast<shorts256>(b);
-    return ~static_cast<std::uint32_t>(__builtin_ia32_pmovmskb256(reinterpret_cast<bytes256>(same)));
-  } else {
-    const auto same = reinterpret_cast<bytes256>(a) == reinterpret_cast<bytes256>(b);
-    return ~static_cast<std::uint32_t>(__builtin_ia32_pmovmskb256(reinterpret_cast<bytes256>(same)));
-  }
-}
-/// Every second bit, moved together.
-inline std::uint32_t even_bits(std::uint32_t x) {
-  x &= 0x55555555U;
-  x = (x | x >> 1U) & 0x33333333U;
-  x = (x | x >> 2U) & 0x0f0f0f0fU;
-  x = (x | x >> 4U) & 0x00ff00ffU;
-  return (x | x >> 8U) & 0x0000ffffU;
-}
-/// The same for elements of 1, 2, 4, 8 or 16 bytes, 32 bytes at a time.
-template <std::size_t Bytes>
-__attribute__((target("avx2,popcnt"))) std::size_t find_elements_avx2(const std::byte* block, std::size_t n,
-                                                                      const null_element& null, std::span<std::uint64_t> bits) {
-  constexpr std::size_t lanes = 32 / Bytes;
-  const auto* const pattern = null.line().data();
-  std::size_t found = 0;
-  const auto whole = n / 64;
-  for (std::size_t w = 0; w < whole; ++w) {
-    std::uint64_t word = 0;
-    for (std::size_t i = 0; i < 64; i += lanes, block += 32) {
-      auto differ = lanes_that_differ<std::min<std::size_t>(Bytes, 8)>(block, pattern);
-      if constexpr (Bytes == 16) differ |= differ >> 1U;
-      if constexpr (Bytes == 2 || Bytes == 16) differ = even_bits(differ);
-      word |= std::uint64_t{differ} << i;
+#if OMNI_DETAIL_ELEMENT_VECTORS
+/// find_elements() of whole words, for elements of 1, 2, 4, 8 or 16 bytes. Not inlined, nor are the others: code that each would
+/// have again.
+[[gnu::noinline]] inline std::size_t find_in_words(const std::byte* block, const null_element& null,
+                                                   std::span<std::uint64_t> bits) {
+  const bool widest = for_elements() == element_instructions::avx512;
+  switch (null.bytes()) {
+    case 1:
+      return (widest ? find_elements_avx512<1> : find_elements_avx2<1>)(block, null, bits);
+    case 2:
+      return (widest ? find_elements_avx512<2> : find_elements_avx2<2>)(block, null, bits);
+    case 4:
+      return (widest ? find_elements_avx512<4> : find_elements_avx2<4>)(block, null, bits);
+    case 8:
+      return (widest ? find_elements_avx512<8> : find_elements_avx2<8>)(block, null, bits);
+    default: {
+      for (auto& word : bits) {
+        std::array<std::uint64_t, 2> halves;  // NOLINT(cppcoreguidelines-pro-type-member-init): written before it is read
+        (widest ? find_elements_avx512<8> : find_elements_avx2<8>)(block, null, halves);
+        word = pairs_set_bmi2(halves[0], halves[1]);
+        block += std::size_t{64} * 16;
+      }
+      return count_bits(bits);
     }
-    bits[w] = word;
-    found += static_cast<std::size_t>(std::popcount(word));
   }
-  if (n % 64 != 0) found += find_elements_portable(block, n % 64, null, bits.subspan(whole));
-  return found;
 }
 #endif
 
 /// Sets the bits of the n elements of a block that are not null. How many there are.
 inline std::size_t find_elements(const std::byte* block, std::size_t n, const null_element& null, std::span<std::uint64_t> bits) {
-#if OMNI_DETAIL_X86
-  static const bool wide = __builtin_cpu_supports("avx2") != 0;
-  if (wide && null.tiles()) {
-    switch (null.bytes()) {
-      case 1:
-        return find_elements_avx2<1>(block, n, null, bits);
-      case 2:
-        return find_elements_avx2<2>(block, n, null, bits);
-      case 4:
-        return find_elements_avx2<4>(block, n, null, bits);
-      case 8:
-        return find_elements_avx2<8>(block, n, null, bits);
-      case 16:
-        return find_elements_avx2<16>(block, n, null, bits);
-      default:
-        break;
-    }
+#if OMNI_DETAIL_ELEMENT_VECTORS
+  if (for_elements() != element_instructions::words && null.tiles() && std::has_single_bit(null.bytes()) && null.bytes() <= 16) {
+    const auto whole = bits.first(n / 64);
+    const auto found = find_in_words(block, null, whole);
+    if (n % 64 == 0) return found;
+    return found + find_elements_portable(block + whole.size() * 64 * null.bytes(), n % 64, null, bits.subspan(whole.size()));
   }
 #endif
   return find_elements_portable(block, n, null, bits);
 }
-
-/// Calls f with the size of an element: a constant, where it is a usual one.
-template <class F>
-void with_element_size(std::size_t bytes, const F& f) {
-  switch (bytes) {
-    case 1:
-      return f(std::integral_constant<std::size_t, 1>{});
-    case 2:
-      return f(std::integral_constant<std::size_t, 2>{});
-    case 4:
-      return f(std::integral_constant<std::size_t, 4>{});
-    case 8:
-      return f(std::integral_constant<std::size_t, 8>{});
-    case 16:
-      return f(std::integral_constant<std::size_t, 16>{});
-    default:
-      return f(bytes);
-  }
-}
-/// Calls f with the index of each bit that is set.
-template <class F>
-void for_each_bit(std::span<const std::uint64_t> bits, const F& f) {
-  for (std::size_t w = 0; w < bits.size(); ++w)
-    for (auto word = bits[w]; word != 0; word &= word - 1) f(64 * w + static_cast<std::size_t>(std::countr_zero(word)));
-}
 /// Copies the elements whose bits are set, one after the other.
-inline void gather_elements(const std::byte* block, std::size_t element, std::span<const std::uint64_t> bits, std::byte* to) {
+[[gnu::noinline]] inline void gather_elements(const std::byte* block, std::size_t element, std::span<const std::uint64_t> bits,
+                                              std::byte* to) {
   with_element_size(element, [&](auto bytes) {
-    for_each_bit(bits, [&](std::size_t i) {
-      std::memcpy(to, block + i * bytes, bytes);
-      to += bytes;
-    });
+#if OMNI_DETAIL_ELEMENT_VECTORS
+    if constexpr (is_usual_size<decltype(bytes)>)
+      if constexpr (bytes <= 8) {
+        if (for_elements() == element_instructions::avx512) return gather_elements_avx512<bytes>(block, bits, to);
+        if (for_elements() == element_instructions::avx2) return gather_elements_avx2<bytes>(block, bits, count_bits(bits), to);
+        return gather_elements_portable(block, element, bits, to);
+      }
+#endif
+    gather_elements_portable(block, bytes, bits, to);
   });
 }
-/// Copies elements that lie one after the other to where bits are set.
-inline void scatter_elements(const std::byte* from, std::size_t element, std::span<const std::uint64_t> bits, std::byte* block) {
+/// Copies elements that lie one after the other to where bits are set. The others of those 64 are written as they are.
+[[gnu::noinline]] inline void scatter_elements(const std::byte* from, std::size_t element, std::span<const std::uint64_t> bits,
+                                               std::byte* block) {
   with_element_size(element, [&](auto bytes) {
-    for_each_bit(bits, [&](std::size_t i) {
-      std::memcpy(block + i * bytes, from, bytes);
-      from += bytes;
-    });
+#if OMNI_DETAIL_ELEMENT_VECTORS
+    if constexpr (is_usual_size<decltype(bytes)>)
+      if constexpr (bytes <= 8) {
+        if (for_elements() == element_instructions::avx512) return scatter_elements_avx512<bytes>(from, bits, block);
+        if (for_elements() == element_instructions::avx2) return scatter_elements_avx2<bytes>(from, bits, count_bits(bits), block);
+        return scatter_elements_portable(from, element, bits, block);
+      }
+#endif
+    scatter_elements_portable(from, bytes, bits, block);
   });
 }
 

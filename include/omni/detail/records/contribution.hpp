@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <cstring>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "../../error.hpp"
@@ -17,6 +16,7 @@
 #include "../deal/owned_blocks.hpp"
 #include "../detect/whole_runs.hpp"
 #include "../memory/copy.hpp"
+#include "../memory/lent.hpp"
 
 // What one rank has to say of a tensor in one piece: a bit for each block, and the blocks that are not null; or all elements, where
 // bits are not worth while. Every rank folds all of it, or each a part, of which it keeps its own share of elements to itself.
@@ -43,8 +43,8 @@ class contribution {
     if (!is_sparse(c)) return write_dense(c, mine, parts, to, how, r);
     const auto block = std::min(c.uniform_block(), c.size());
     const auto blocks = c.blocks();
-    lent_scratch lent;
-    const auto& own = lent->owned_by(owners_of(c, parts), blocks);
+    lent<scratch_type> kept;
+    const auto& own = kept->owned_by(owners_of(c, parts), blocks);
     auto at = head(c);
     whole_runs whole(c.is_seen_exactly(), 90);
     for (std::size_t first = 0; first < blocks; first += 64) {
@@ -89,10 +89,10 @@ class contribution {
       r.union_blocks = c.blocks();
       return 0;
     }
-    lent_scratch lent;
-    auto& sources = lent->sources;
-    auto& at = lent->at;
-    auto& masks = lent->masks;
+    lent<scratch_type> kept;
+    auto& sources = kept->sources;
+    auto& at = kept->at;
+    auto& masks = kept->masks;
     const auto element = c.element_bytes();
     // This rank's own come from its input, which is in a nearer cache than what it has written for the others.
     const auto from = [&](std::size_t rank) { return rank == mine ? c.in.data() : all[rank].data(); };
@@ -121,7 +121,7 @@ class contribution {
     at.assign(all.size(), head(c));
     masks.resize(all.size());
     const auto blocks = c.blocks(), block_bytes = c.range(0).size * element;
-    const auto& own = lent->owned_by(owners_of(c, parts), blocks);
+    const auto& own = kept->owned_by(owners_of(c, parts), blocks);
     r.union_blocks = 0;
     for (std::size_t first = 0; first < blocks; first += 64) {
       std::uint64_t any = 0, every = ~std::uint64_t{0};
@@ -174,12 +174,12 @@ class contribution {
       }
       return;
     }
-    lent_scratch lent;
-    auto& at = lent->at;
+    lent<scratch_type> kept;
+    auto& at = kept->at;
     at.assign(parts, 0);
     const auto owners = owners_of(c, parts);
     const auto blocks = c.blocks();
-    const auto& own = lent->owned_by(owners, blocks);
+    const auto& own = kept->owned_by(owners, blocks);
     for (std::size_t first = 0; first < blocks; first += 64) {
       for (auto any = union_mask(all, first, blocks) & ~own.of(mine, first); any != 0;) {
         const auto b = static_cast<std::size_t>(std::countr_zero(any)), in_stripe = b & (owners.stripe() - 1);
@@ -256,24 +256,6 @@ class contribution {
       owned.assign(owners, blocks);
       return owned;
     }
-  };
-  /// Kept from call to call, so that none allocates. A detector or an operation that calls the library itself finds another.
-  class lent_scratch {
-   public:
-    lent_scratch() : s_(std::exchange(kept(), {})) {}
-    lent_scratch(const lent_scratch&) = delete;
-    lent_scratch(lent_scratch&&) = delete;
-    lent_scratch& operator=(const lent_scratch&) = delete;
-    lent_scratch& operator=(lent_scratch&&) = delete;
-    ~lent_scratch() { kept() = std::move(s_); }
-    scratch_type* operator->() { return &s_; }
-
-   private:
-    static scratch_type& kept() {
-      thread_local scratch_type s;
-      return s;
-    }
-    scratch_type s_;
   };
 };
 

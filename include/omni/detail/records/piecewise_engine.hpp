@@ -20,6 +20,7 @@
 #include "../carry/any_transport.hpp"
 #include "../shared/window.hpp"
 #include "contribution.hpp"
+#include "packed_contribution.hpp"
 #include "parted_contribution.hpp"
 
 namespace omni::detail {
@@ -28,7 +29,8 @@ namespace omni::detail {
 /// part of what all have written into another, and takes the parts of the others. Packets of several pieces are under way, so that
 /// no rank waits for another's words alone; what they hold stays in the caches.
 ///
-/// Of the other collectives each rank takes from the contributions what is for it.
+/// Of the other collectives each rank takes from the contributions what is for it. Of a tensor with few elements that are not null
+/// contributions are packed, and each rank folds all of them: nothing comes back.
 ///
 /// Beside the owner streams, which move the same bytes: two packets and one visit to each rank for a piece, whatever its blocks.
 class piecewise_engine {
@@ -48,12 +50,13 @@ class piecewise_engine {
         window_(*transport.shared_window()),
         rank_(static_cast<std::size_t>(transport.rank())),
         ranks_(static_cast<std::size_t>(transport.size())),
-        parted_(c.kind != collective_kind::allreduce) {
+        parted_(c.kind != collective_kind::allreduce),
+        packed_(packs(c, ranks_)) {
     const bool far = window_.distance().is_far();
     const bool has_root = parted_ && c.cut() == nullptr;
-    depth_ = has_root ? most_depth : far ? 1 : 2;
+    depth_ = has_root ? most_depth : far && !packed_ ? 1 : 2;
     const auto block = parted_contribution::block_of(c);
-    auto blocks = (has_root ? rooted_piece : far ? largest_piece : least_piece) / (block * c.element_bytes());
+    auto blocks = (has_root ? rooted_piece : far && !packed_ ? largest_piece : least_piece) / (block * c.element_bytes());
     if (c.cut() != nullptr) blocks = std::max<std::size_t>(blocks / ranks_, 1);
     piece_ = parted_ ? blocks : blocks * block;
     const auto all = parted_ ? parted_contribution::most_rows(c, ranks_) : c.size();
@@ -69,7 +72,9 @@ class piecewise_engine {
   void start() {
     if (!messages_.enter()) return;
     started_ = true;
-    const auto room = parted_ ? parted_contribution::largest(call_, ranks_, rows(0)) : contribution::largest(piece(0), ranks_);
+    const auto room = parted_   ? parted_contribution::largest(call_, ranks_, rows(0))
+                      : packed_ ? packed_contribution::largest(call_, piece_)
+                                : contribution::largest(piece(0), ranks_);
     for (std::size_t k = 0; k < depth_; ++k) slots_[k].room = messages_.room(room);
     for (std::size_t k = 0; k < std::min(depth_, pieces_); ++k) expect(k);
   }
@@ -81,14 +86,14 @@ class piecewise_engine {
     watch_.lap();
     bool moved = took(messages_.poll());
     report_.exchange_seconds += watch_.lap();
-    if (taken_ != folded_ && slot(taken_).results == others()) {
+    if (has_results() && taken_ != folded_ && slot(taken_).results == others()) {
       take();
       report_.deliver_seconds += watch_.lap();
       moved = true;
     }
     if (folded_ != written_ && slot(folded_).contributions == others()) {
-      if (parted_) take_parts();
-      else fold();
+      if (has_results()) fold();
+      else take_contributions();
       (call_.gathers() ? report_.deliver_seconds : report_.fold_seconds) += watch_.lap();
       moved = true;
     }
@@ -148,6 +153,12 @@ class piecewise_engine {
   };
   enum word : std::uint64_t { read_by_peer, contribution_came, result_came };
 
+  // Whether contributions are packed: where few elements are not null, by what the ranks have agreed on.
+  [[nodiscard]] static bool packs(const call& c, std::size_t ranks) {
+    return packed_contribution::suits(c) && automatic::is_packed_inside(c.density, c.element_density, ranks);
+  }
+  // Whether what a rank folds goes to the others.
+  [[nodiscard]] bool has_results() const { return !parted_ && !packed_; }
   [[nodiscard]] std::size_t others() const { return ranks_ - 1; }
   [[nodiscard]] slot_type& slot(std::size_t piece) { return slots_[piece % depth_]; }
   [[nodiscard]] parted_contribution::rows rows(std::size_t k) const { return {k * piece_, piece_}; }
@@ -165,7 +176,7 @@ class piecewise_engine {
     for (std::size_t r = 0; r < ranks_; ++r) {
       if (r == rank_) continue;
       messages_.receive(static_cast<int>(r), 0, {}, token(contribution_came, k % depth_, r));
-      if (!parted_) messages_.receive(static_cast<int>(r), 1, {}, token(result_came, k % depth_, r));
+      if (has_results()) messages_.receive(static_cast<int>(r), 1, {}, token(result_came, k % depth_, r));
     }
   }
   bool took(std::span<const completion> done) {
@@ -181,7 +192,7 @@ class piecewise_engine {
           s.contribution[rank] = {c.data, c.bytes};
           ++s.contributions;
           // Give or take, the part of it that is folded here.
-          if (!parted_) report_.bytes_received += c.bytes / others();
+          if (!parted_) report_.bytes_received += c.bytes / (packed_ ? 1 : others());
           break;
         case result_came:
           s.result[rank] = {c.data, c.bytes};
@@ -209,6 +220,11 @@ class piecewise_engine {
     if (parted_) {
       bytes = parted_contribution::write(call_, {rank_, ranks_}, rows(written_), s.room, how, here);
       report_.bytes_sent += parted_contribution::sent(call_, bytes, ranks_);
+    } else if (packed_) {
+      bytes = packed_contribution::write(piece(written_), s.room, how, here);
+      report_.bytes_sent += bytes * others();
+      const auto whole = here.blocks_sent * call_.uniform_block() * call_.element_bytes();
+      report_.bytes_saved += whole > bytes ? (whole - bytes) * others() : 0;
     } else {
       const auto c = piece(written_);
       bytes = contribution::write(c, rank_, ranks_, s.room, how, here);
@@ -221,6 +237,7 @@ class piecewise_engine {
   // Of a piece.
   void count(const report& here) {
     report_.blocks_sent += here.blocks_sent;
+    report_.elements_sent += here.elements_sent;
     report_.union_blocks += here.union_blocks;
     report_.bytes_received += here.bytes_received;
   }
@@ -240,9 +257,11 @@ class piecewise_engine {
     contribution::take_parts(piece(taken_), all(s.contribution), all(s.result), rank_);
     leave();
   }
-  void take_parts() {
+  void take_contributions() {
     report here;
-    parted_contribution::take(call_, rank_, rows(folded_), all(slot(folded_).contribution), here);
+    const auto contributions = all(slot(folded_).contribution);
+    if (packed_) packed_contribution::fold(piece(folded_), contributions, here);
+    else parted_contribution::take(call_, rank_, rows(folded_), contributions, here);
     count(here);
     ++folded_;
     leave();
@@ -250,7 +269,8 @@ class piecewise_engine {
   // The others' packets of a piece have been read.
   void leave() {
     for (std::size_t r = 0; r < ranks_; ++r)
-      for (unsigned stream = 0; r != rank_ && stream < (parted_ ? 1 : 2); ++stream) messages_.release(static_cast<int>(r), stream);
+      for (unsigned stream = 0; r != rank_ && stream < (has_results() ? 2 : 1); ++stream)
+        messages_.release(static_cast<int>(r), stream);
     if (taken_ + depth_ < pieces_) expect(taken_ + depth_);
     ++taken_;
   }
@@ -260,6 +280,7 @@ class piecewise_engine {
   window& window_;
   std::size_t rank_, ranks_;
   bool parted_;                         // no results: each rank takes what is for it
+  bool packed_;                         // no results: each rank folds everything
   std::size_t depth_ = 1;               // pieces under way, at most
   std::size_t piece_ = 0, pieces_ = 0;  // elements of one, or blocks of each part; and how many
   bool started_ = false;

@@ -27,13 +27,13 @@ struct sample {
   double elements = 1;  ///< share of their elements that are not
 };
 
-/// Looks at one block in thirty-two, 16 to 128 of them, spread over the tensor; fewer where it
-/// is soon clear that the tensor is dense.
-inline sample sample_of(const call& c) {
+/// Looks at one block in thirty-two, 16 to `most` of them, spread over the tensor; fewer where it is soon clear that the tensor is
+/// dense.
+inline sample sample_of(const call& c, std::size_t most = 128) {
   if (!c.skips()) return {};
   const auto blocks = c.given_blocks();
   if (blocks == 0) return {0, 0};
-  const auto samples = std::min(std::clamp<std::size_t>(blocks / 32, 16, 128), blocks);
+  const auto samples = std::min(std::clamp<std::size_t>(blocks / 32, 16, most), blocks);
   const auto stride = blocks / samples;
   // By the golden section, so that the first few are spread over the tensor, too: one end of it may be denser than the rest.
   auto step = samples * 5 / 8;
@@ -68,9 +68,9 @@ inline sample sample_of(const call& c) {
 
 /// The same; of a call that cannot be looked at, that it is dense: what fails here fails again in the engine, which tells the
 /// others.
-inline sample try_sample(const call& c) {
+inline sample try_sample(const call& c, std::size_t most = 128) {
   try {
-    return sample_of(c);
+    return sample_of(c, most);
   } catch (...) {
     return {};
   }

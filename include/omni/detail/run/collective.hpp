@@ -177,7 +177,7 @@ class collective : public operation_base {
       return false;
     }
     if (records_) {
-      records_->tell(call_, digest(call_.sign()), samples(), report_);
+      records_->tell(call_, digest(call_.sign()), samples(), how_.samples_density, report_);
       stage_ = stage::telling;
       return true;
     }

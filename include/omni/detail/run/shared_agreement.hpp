@@ -42,8 +42,9 @@ class shared_agreement {
   [[nodiscard]] bool may_tell() const { return window_->records().may_tell(number_, bytes_); }
   /// For a call that needs no record after all.
   void skip() { window_->records().skip(number_); }
-  /// Leaves this rank's record. `samples`: without room for packets it will have to be known how dense the tensor is.
-  void tell(call& c, std::int64_t digest, bool samples, report& r) {
+  /// Leaves this rank's record. `samples`: without room for packets it will have to be known how dense the tensor is; `may_pack`:
+  /// with it, which share of its elements is not null.
+  void tell(call& c, std::int64_t digest, bool samples, bool may_pack, report& r) {
     const bool has_room = is_small() || (fits(c) && window_->commit());
     if (own_ != nullptr) return tell_own(c, digest, has_room, r);
     std::span<std::byte> room;
@@ -66,11 +67,10 @@ class shared_agreement {
       timed(c, r.detect_seconds,
             [&] { room = room_.first(contribution::write(c, mine, parts, room_, window_->how_to_store(), r)); });
       if (!by_all_) room_ = contribution::room_of_part(c, mine, parts, room.size(), room_);
-    } else if ((samples && bytes_ == 0 && (c.kind != collective_kind::allreduce || window_->distance().is_slow())) ||
-               (!has_room && (samples || c.asks_to_pack()))) {
-      const auto s = try_sample(c);
-      c.density = s.density;
-      elements = s.elements;
+    } else {
+      const auto seen = look(c, samples, may_pack, has_room);
+      c.density = seen.density;
+      elements = seen.elements;
     }
     window_->records().tell(number_, digest, c.density, elements, {has_room, c.asks_to_pack_everywhere()}, room);
   }
@@ -96,6 +96,7 @@ class shared_agreement {
     c.density = a.density;
     c.pack_by(a.has_room ? 1 : a.elements);  // in shared memory nobody packs who need not
     c.shares = a.has_room;
+    c.element_density = a.elements;
     c.some_pack = a.some_pack;
     c.agreed = a.same;
     auto result = a.same ? outcome::agree : outcome::differ;
@@ -154,6 +155,19 @@ class shared_agreement {
   }
   [[nodiscard]] std::size_t number_of_ranks() const { return static_cast<std::size_t>(window_->ranks()); }
   [[nodiscard]] std::size_t number_of_parts() const { return by_all_ ? 1 : number_of_ranks(); }
+  // What has to be known of a tensor that is in no record.
+  [[nodiscard]] sample look(const call& c, bool samples, bool may_pack, bool has_room) const {
+    const bool is_reduced_by_all = c.kind == collective_kind::allreduce;
+    // What a rank sends is what it has: another detector may leave out more.
+    const bool packs = may_pack && has_room && bytes_ == 0 && is_reduced_by_all && c.asks_to_pack() && c.is_seen_exactly();
+    if ((samples && bytes_ == 0 && (!is_reduced_by_all || window_->distance().is_slow())) ||
+        (!has_room && (samples || c.asks_to_pack()))) {
+      const auto s = try_sample(c);
+      return {s.density, has_room && !packs ? 1 : s.elements};
+    }
+    constexpr std::size_t enough_to_pack = 32;
+    return packs ? try_sample(c, enough_to_pack) : sample{c.density, 1};
+  }
   // Whether something else is better than records.
   [[nodiscard]] bool is_too_dense(const call& c, double density) const {
     return automatic::is_too_dense(c.bytes(), density, window_->distance().is_slow());

@@ -142,15 +142,16 @@ inline std::size_t unpack_block(std::span<const std::byte> from, std::size_t n, 
       const auto* bits = take(words_of(n) * sizeof(std::uint64_t));
       const auto* elements = bits == nullptr ? nullptr : take(found * element);
       if (elements == nullptr) return 0;
-      // A few at a time: they lie where words need not be aligned.
       if (!is_null) fill(to, n * element, null);
       std::size_t left = found;
-      for (std::size_t first = 0; first < n; first += 64, bits += sizeof(std::uint64_t)) {
-        std::uint64_t word = 0;
-        std::memcpy(&word, bits, sizeof(word));
-        const auto here = static_cast<std::size_t>(std::popcount(word));
-        if (here > left || (word & ~ones(n - first)) != 0) return 0;
-        scatter_elements(elements, element, {&word, 1}, to + first * element);
+      std::array<std::uint64_t, 64> some;  // NOLINT(cppcoreguidelines-pro-type-member-init): copied, for words are aligned
+      for (std::size_t first = 0; first < n; first += 64 * some.size()) {
+        const auto words = std::span(some).first(std::min(some.size(), words_of(n - first)));
+        std::memcpy(words.data(), bits, words.size_bytes());
+        bits += words.size_bytes();
+        const auto here = count_bits(words);
+        if (here > left || (words.back() & ~ones(n - first - 64 * (words.size() - 1))) != 0) return 0;
+        scatter_elements(elements, element, words, to + first * element);
         elements += here * element;
         left -= here;
       }

@@ -1,0 +1,206 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <vector>
+
+#include "../../error.hpp"
+#include "../../report.hpp"
+#include "../call/call.hpp"
+#include "../detect/elements.hpp"
+#include "../memory/copy.hpp"
+#include "../memory/lent.hpp"
+
+namespace omni::detail {
+
+/// What one rank has to say of a tensor in one piece, of which few elements are not null. Of each row of 4096 elements: a bit for
+/// each 64 that are not all null, those 64 bits each, and the elements. Every rank folds all of it, in the order of ranks, as if
+/// all elements had come; nothing but those that some rank has is written.
+class packed_contribution {
+  using contributions = std::span<const std::span<const std::byte>>;
+
+ public:
+  /// Whether a call can be one. All ranks of a call say the same.
+  [[nodiscard]] static bool suits(const call& c) {
+    return c.is_plain() && c.skips() && c.equal_blocks() && c.uniform_block() % 64 == 0 && c.kind == collective_kind::allreduce;
+  }
+  /// Bytes that a rank's contribution to n elements has at most.
+  [[nodiscard]] static std::size_t largest(const call& c, std::size_t n) {
+    return (n + row - 1) / row * sizeof(std::uint64_t) * (1 + words) + n * c.element_bytes();
+  }
+
+  /// Writes this rank's; how many bytes.
+  static std::size_t write(const call& c, std::span<std::byte> to, stores how, report& tell) {
+    const auto element = c.element_bytes();
+    lent<scratch> kept;
+    auto& rows = kept->memory;  // memory that others read is written in long pieces
+    rows.resize(std::max(rows.size(), 2 * largest(c, std::min(row, c.size()))));
+    std::array<std::uint64_t, words> bits;  // NOLINT(cppcoreguidelines-pro-type-member-init): written before they are read
+    std::size_t held = 0, at = 0;
+    const auto flush = [&] {
+      copy_out(to.data() + at, rows.data(), held, how);
+      at += std::exchange(held, 0);
+    };
+    counter blocks(c);
+    for (std::size_t first = 0; first < c.size(); first += row) {
+      const auto n = std::min(row, c.size() - first);
+      const auto* const from = c.in.data() + first * element;
+      fetch(from + n * element, std::min(row, c.size() - first - n) * element);
+      const auto found = find_elements(from, n, c.null(), bits);
+      const auto some = words_set(bits, words_of(n));
+      std::memcpy(rows.data() + held, &some, sizeof(some));
+      held += sizeof(some);
+      if (some != 0) {
+        gather_elements(bytes_of(bits), sizeof(some), {&some, 1}, rows.data() + held);
+        held += static_cast<std::size_t>(std::popcount(some)) * sizeof(some);
+        gather_elements(from, element, std::span(bits).first(words_of(n)), rows.data() + held);
+        held += found * element;
+        tell.elements_sent += found;
+        blocks.add(first / 64, some);
+      }
+      if (held * 2 > rows.size()) flush();
+    }
+    flush();
+    tell.blocks_sent += blocks.count();
+    return at;
+  }
+  /// Folds what all have written into the output.
+  static void fold(const call& c, contributions all, report& tell) {
+    if (!c.in_place()) c.clear(0, c.blocks());
+    const auto element = c.element_bytes();
+    lent<scratch> kept;
+    auto& readers = kept->readers;
+    readers.clear();
+    for (std::size_t rank = 0; rank < all.size(); ++rank) readers.push_back({.from = all[rank], .rank = rank});
+    counter blocks(c);
+    for (std::size_t first = 0; first < c.size(); first += row) {
+      const auto n = std::min(row, c.size() - first);
+      std::uint64_t any = 0;
+      for (auto& r : readers) any |= r.begin(n);
+      if (any == 0) continue;
+      for (auto& r : readers) r.read(any, n, element);
+      blocks.add(first / 64, any);
+      fold_row(c, *kept.operator->(), any, c.out.data() + first * element);
+    }
+    tell.union_blocks += blocks.count();
+  }
+
+ private:
+  static constexpr std::size_t words = 64, row = 64 * words;
+
+  // The next row comes while this one is packed: processors do not fetch ahead from one page of memory to another.
+  static void fetch(const std::byte* from, std::size_t bytes) {
+#if defined(__GNUC__) || defined(__clang__)
+    for (std::size_t i = 0; i < bytes; i += 64) __builtin_prefetch(from + i, 0, 2);
+#endif
+  }
+  // A row of a rank's contribution at a time. Nothing that it says is believed before it is checked, and it is read once: another
+  // rank can write there.
+  struct reader {
+    std::span<const std::byte> from;
+    std::size_t rank = 0;
+    std::uint64_t some = 0;  // words of the row that are not 0
+    std::size_t found = 0;   // elements of the row
+    std::span<const std::byte> elements{};
+    std::array<std::uint64_t, words> bits{};  // the words that are not 0 on some rank
+
+    std::uint64_t begin(std::size_t n) {
+      std::memcpy(&some, take(sizeof(some)).data(), sizeof(some));
+      if ((some & ~ones(words_of(n))) != 0) wrong();
+      return some;
+    }
+    void read(std::uint64_t any, std::size_t n, std::size_t element) {
+      found = 0;
+      if (some == 0) return;
+      const std::array<std::uint64_t, 1> all{any}, mine{some};
+      std::array<std::uint64_t, 1> here{};
+      pick_bits(mine, all, here);
+      const auto k = count_bits(all);
+      std::fill_n(bits.begin(), k, 0);
+      scatter_elements(take(count_bits(mine) * sizeof(some)).data(), sizeof(some), here, reinterpret_cast<std::byte*>(bits.data()));
+      if (n % 64 != 0 && (any >> (n / 64)) != 0 && (bits[k - 1] & ~ones(n % 64)) != 0) wrong();
+      found = count_bits(std::span(bits).first(k));
+      elements = take(found * element);
+    }
+    std::span<const std::byte> take(std::size_t bytes) {
+      if (from.size() < bytes) wrong();
+      const auto taken = from.first(bytes);
+      from = from.subspan(bytes);
+      return taken;
+    }
+    [[noreturn, gnu::cold]] void wrong() const {
+      throw protocol(static_cast<int>(rank), "a packed contribution of the wrong length");
+    }
+  };
+  // Blocks, by words of 64 elements in rows that ascend.
+  class counter {
+   public:
+    explicit counter(const call& c) : words_(c.uniform_block() / 64) {}
+    void add(std::size_t first, std::uint64_t some) {
+      for (auto block = first / words_; block * words_ < first + words; ++block) {
+        const auto begin = std::max(block * words_, first) - first, end = std::min((block + 1) * words_ - first, words);
+        if ((some & ones(end) & ~ones(begin)) == 0 || block == last_) continue;
+        last_ = block;
+        ++count_;
+      }
+    }
+    [[nodiscard]] std::size_t count() const { return count_; }
+
+   private:
+    std::size_t words_, last_ = ~std::size_t{0}, count_ = 0;
+  };
+  struct scratch {
+    std::vector<std::byte> memory;
+    std::vector<reader> readers;
+    std::vector<const void*> sources;
+  };
+
+  static const std::byte* bytes_of(const std::array<std::uint64_t, words>& bits) {
+    return reinterpret_cast<const std::byte*>(bits.data());
+  }
+  // A bit for each of the first n words that is not 0.
+  static std::uint64_t words_set(const std::array<std::uint64_t, words>& bits, std::size_t n) {
+    static constexpr std::uint64_t zero = 0;
+    static const null_element none(&zero, sizeof(zero));
+    std::uint64_t set = 0;
+    find_elements(bytes_of(bits), n, none, {&set, 1});
+    return set;
+  }
+  // The elements that some rank has, side by side for each rank, and what they come to. `any`: their words.
+  static void fold_row(const call& c, scratch& s, std::uint64_t any, std::byte* out) {
+    const auto k = static_cast<std::size_t>(std::popcount(any));
+    std::array<std::uint64_t, words> all{}, bits;  // NOLINT(cppcoreguidelines-pro-type-member-init): written before they are read
+    for (const auto& r : s.readers)
+      for (std::size_t w = 0; r.found != 0 && w < k; ++w) all[w] |= r.bits[w];
+    const auto of = std::span<const std::uint64_t>(all).first(k);
+    const auto found = count_bits(of), bytes = found * c.element_bytes();
+    s.memory.resize(std::max(s.memory.size(), (s.readers.size() + 1) * bytes));
+    s.sources.clear();
+    auto* to = s.memory.data();
+    for (const auto& r : s.readers) {
+      if (r.found == 0) continue;
+      s.sources.push_back(to);
+      if (r.found == found) {
+        copy_bytes(to, r.elements.data(), bytes);
+      } else {
+        c.clear_elements(to, found);
+        pick_bits(std::span(r.bits).first(k), of, bits);
+        scatter_elements(r.elements.data(), c.element_bytes(), std::span(bits).first(words_of(found)), to);
+      }
+      to += bytes;
+    }
+    c.fold(s.sources, s.sources.size() < s.readers.size(), to, found);
+    std::array<std::uint64_t, words> where{};
+    scatter_elements(bytes_of(all), sizeof(any), {&any, 1}, reinterpret_cast<std::byte*>(where.data()));
+    scatter_elements(to, c.element_bytes(), where, out);
+  }
+};
+
+}  // namespace omni::detail
