@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The omni authors
 // SPDX-License-Identifier: BSL-1.0
 //
-// Key-value tensors: omni::allreduce of a sparse_view against MPI_Allreduce of the whole dense tensor, and against the other ways
-// to add up pairs (pair_algorithms.hpp). Interleaved in one run: `mpirun -np 4 omni-bench-key-value --help`, or `bash
-// bench/cluster/run.sh --program FILE` between rate-limited hosts.
+// Key-value tensors: omni::allreduce, reduce_scatter or reduce of a sparse_view against MPI's of the whole dense tensor, and
+// against the other ways to add up pairs (pair_algorithms.hpp). Interleaved in one run: `mpirun -np 4 omni-bench-key-value --help`,
+// or `bash bench/cluster/run.sh --program FILE` between rate-limited hosts.
 
 #include <mpi.h>
 
@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <random>
 #include <string>
 #include <utility>
@@ -29,6 +30,7 @@
 namespace {
 
 struct options {
+  std::string collective = "allreduce";
   std::size_t elements = std::size_t{16} << 20U;
   std::vector<double> densities{0.01, 0.1, 1, 10};
   std::string pattern = "scattered";
@@ -97,21 +99,56 @@ std::size_t largest_of(MPI_Comm comm, std::uint64_t mine) {
   return static_cast<std::size_t>(all);
 }
 
+/// The sums that a rank gets, as keys of the dense tensor, and the collectives that give them.
+class sums {
+ public:
+  sums(const options& o, int rank, int ranks)
+      : whose(o.collective == "allreduce"        ? sums_for::all
+              : o.collective == "reduce_scatter" ? sums_for::owners
+                                                 : sums_for::root),
+        mine(o.elements, static_cast<std::size_t>(rank), static_cast<std::size_t>(ranks)) {
+    for (int r = 0; r < ranks; ++r) {
+      const key_part p(o.elements, static_cast<std::size_t>(r), static_cast<std::size_t>(ranks));
+      sizes_.push_back(p.end - p.first);
+      counts_.push_back(static_cast<int>(sizes_.back()));
+    }
+    if (whose != sums_for::owners) mine.first = 0, mine.end = whose == sums_for::all || rank == 0 ? o.elements : 0;
+  }
+  void reduce(omni::mpi_cluster& cluster, const pairs& p, omni::sparse_tensor<std::uint32_t, float>& out) const {
+    const omni::sparse_view view{p.keys, p.values};
+    if (whose == sums_for::all) omni::allreduce(cluster, view, out);
+    else if (whose == sums_for::root) omni::reduce(cluster.workers(), view, out, omni::root{0});
+    else omni::reduce_scatter(cluster.workers(), view, out, omni::part_sizes{sizes_});
+  }
+  void reduce_dense(MPI_Comm comm, const std::vector<float>& all, std::vector<float>& to) const {
+    const auto n = static_cast<int>(all.size());
+    if (whose == sums_for::all) MPI_Allreduce(all.data(), to.data(), n, MPI_FLOAT, MPI_SUM, comm);
+    else if (whose == sums_for::root) MPI_Reduce(all.data(), to.data(), n, MPI_FLOAT, MPI_SUM, 0, comm);
+    else MPI_Reduce_scatter(all.data(), to.data(), counts_.data(), MPI_FLOAT, MPI_SUM, comm);
+  }
+
+  sums_for whose;
+  key_part mine;
+
+ private:
+  std::vector<std::size_t> sizes_;
+  std::vector<int> counts_;
+};
+
 nlohmann::json measure(const options& o, double percent, omni::mpi_cluster& cluster, const std::vector<MPI_Comm>& comms) {
   const int rank = cluster.rank(), ranks = cluster.size();
   const MPI_Comm workers = cluster.workers();
   const auto mine = draw(o, percent / 100, rank);
   const auto given = o.order == "ascending" ? mine : shuffled(mine, o.seed);
-  std::vector<float> dense(o.elements), reduced(o.elements);
+  const sums wanted(o, rank, ranks);
+  std::vector<float> dense(o.elements), reduced(wanted.mine.end - wanted.mine.first);
   for (std::size_t i = 0; i < mine.keys.size(); ++i) dense[mine.keys[i]] = mine.values[i];
 
-  const auto others = pair_algorithms(o.elements, ranks);
+  const auto others = pair_algorithms(o.elements, ranks, wanted.whose);
   omni::sparse_tensor<std::uint32_t, float> r;
   std::vector<std::vector<double>> seconds(2 + others.size());
   MPI_Comm best = comms[0];  // the fastest of MPI's algorithms
-  const auto reduce_dense = [&] {
-    MPI_Allreduce(dense.data(), reduced.data(), static_cast<int>(o.elements), MPI_FLOAT, MPI_SUM, best);
-  };
+  const auto reduce_dense = [&] { wanted.reduce_dense(best, dense, reduced); };
   double least = 0;
   for (std::size_t a = 0, chosen = 0; a <= comms.size(); ++a) {
     best = a == comms.size() ? comms[chosen] : comms[a];
@@ -123,7 +160,7 @@ nlohmann::json measure(const options& o, double percent, omni::mpi_cluster& clus
   }
   const auto turn = [&](std::size_t which) {
     return time(workers, [&] {
-      if (which == 0) r = omni::allreduce(cluster, omni::sparse_view{given.keys, given.values});
+      if (which == 0) wanted.reduce(cluster, given, r);
       else if (which == 1) reduce_dense();
       else others[which - 2]->run(workers, mine.keys, mine.values);
     });
@@ -132,16 +169,21 @@ nlohmann::json measure(const options& o, double percent, omni::mpi_cluster& clus
   for (int i = 0; i < 8 && largest_of(workers, mine.keys.size()) < 20000; ++i)
     for (std::size_t which = 0; which < seconds.size(); ++which)
       if (which != 1) turn(which);
-  for (int i = -1; i < o.repeats; ++i)
-    for (std::size_t k = 0; k < seconds.size(); ++k) {
-      const auto which = (k + static_cast<std::size_t>(i + 1)) % seconds.size();  // nobody always follows the same one
+  // In another order each time, the same on all ranks: what runs before leaves caches cold or warm.
+  std::vector<std::size_t> order(seconds.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::mt19937_64 random(o.seed);
+  for (int i = -1; i < o.repeats; ++i) {
+    for (std::size_t k = order.size(); k > 1; --k) std::swap(order[k - 1], order[random() % k]);
+    for (const auto which : order) {
       const auto t = turn(which);
       if (i >= 0) seconds[which].push_back(t);
     }
+  }
 
   // Against the dense tensor: the same values at the keys, and nothing but zeros elsewhere. The others have to be the same.
   std::size_t wrong = 0, left = 0;
-  for (std::size_t i = 0; i < r.keys.size(); ++i) wrong += r.values[i] == reduced[r.keys[i]] ? 0 : 1;
+  for (std::size_t i = 0; i < r.keys.size(); ++i) wrong += r.values[i] == reduced[r.keys[i] - wanted.mine.first] ? 0 : 1;
   for (const auto x : reduced) left += x != 0 ? 1 : 0;
   wrong += left > r.keys.size() ? left - r.keys.size() : r.keys.size() - left;
   for (const auto& other : others) {
@@ -174,7 +216,8 @@ nlohmann::json measure(const options& o, double percent, omni::mpi_cluster& clus
                 other_time / omni_time);
     std::fflush(stdout);
   }
-  return {{"ranks", ranks},
+  return {{"collective", o.collective},
+          {"ranks", ranks},
           {"servers", cluster.servers()},
           {"elements", o.elements},
           {"pattern", o.pattern},
@@ -203,12 +246,12 @@ nlohmann::json measure(const options& o, double percent, omni::mpi_cluster& clus
 int measure_all(const options& o, omni::mpi_cluster& cluster) {
   const int rank = cluster.rank(), ranks = cluster.size();
   if (rank == 0) {
-    std::printf("# omni %d.%d.%d, %d ranks, %d servers, float by uint32, median of %d, slowest rank\n", OMNI_VERSION_MAJOR,
-                OMNI_VERSION_MINOR, OMNI_VERSION_PATCH, ranks, cluster.servers(), o.repeats);
+    std::printf("# omni %d.%d.%d, %d ranks, %d servers, %s of float by uint32, median of %d, slowest rank\n", OMNI_VERSION_MAJOR,
+                OMNI_VERSION_MINOR, OMNI_VERSION_PATCH, ranks, cluster.servers(), o.collective.c_str(), o.repeats);
     std::printf("%9s %-10s %8s %9s %9s %11s %11s %11s %-12s %11s %10s %6s %8s %8s\n", "elements", "pattern", "density", "pairs",
                 "union", "omni us", "dense us", "other us", "which", "sent B", "gap/bit/run", "#wrong", "x dense", "x other");
   }
-  const auto comms = communicators(cluster.workers());
+  const auto comms = communicators(cluster.workers(), o.collective);
   auto rows = nlohmann::json::array();
   double wrong = 0;
   for (const auto percent : o.densities) {
@@ -234,6 +277,9 @@ int main(int argc, char** argv) {
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   options o;
   CLI::App app("Key-value tensors against a dense MPI_Allreduce and against other ways to add up pairs");
+  app.add_option("--collective", o.collective, "reduce_scatter: a rank gets keys of its own; reduce: rank 0 all")
+      ->check(CLI::IsMember({"allreduce", "reduce_scatter", "reduce"}))
+      ->capture_default_str();
   app.add_option("--elements", o.elements, "of the dense tensor")
       ->check(CLI::Range(std::size_t{1}, std::size_t{1} << 30U))
       ->capture_default_str();
@@ -262,6 +308,7 @@ int main(int argc, char** argv) {
   int code = 0;
   try {
     omni::mpi_cluster cluster{MPI_COMM_WORLD, omni::dedicated{.servers = o.servers}};
+    if (o.servers != 0 && o.collective != "allreduce") throw omni::usage("servers fold an allreduce alone");
     if (cluster.is_server()) cluster.serve_only(omni::reduction<float, omni::sum>{});
     else code = measure_all(o, cluster);
   } catch (const omni::usage& e) {

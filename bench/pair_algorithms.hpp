@@ -9,7 +9,8 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
-#include <omni/allreduce.hpp>
+#include <omni/collectives.hpp>
+#include <omni/sparse.hpp>
 #include <span>
 #include <string>
 #include <utility>
@@ -17,6 +18,7 @@
 
 // Other ways to add up key-value tensors, as one would write them with MPI: the algorithms of SparCML (Renggli, Ashkboos,
 // Aghagolzadeh, Alistarh, Hoefler, SC 2019), everybody's pairs to everybody, and a dense tensor that is filled and gathered from.
+// Where each rank gets a part of the keys, or one rank all, they end before the parts would be gathered, or gather them there.
 // Floats by 32-bit keys, which ascend; buffers are kept from call to call.
 
 struct key_value {
@@ -24,20 +26,31 @@ struct key_value {
   float value;
 };
 
+/// Who gets the sums: of an allreduce, of a reduce_scatter (each rank keys of its own), of a reduce to rank 0.
+enum class sums_for { all, owners, root };
+
+/// Keys [first, end) that a rank gets of a reduce_scatter.
+struct key_part {
+  std::size_t first, end;
+  key_part(std::size_t elements, std::size_t rank, std::size_t ranks)
+      : first(elements * rank / ranks), end(elements * (rank + 1) / ranks) {}
+};
+
 /// What omni is measured against.
 class pair_algorithm {
  public:
-  explicit pair_algorithm(std::string n) : name(std::move(n)) {}
+  pair_algorithm(std::string n, sums_for who) : name(std::move(n)), whose(who) {}
   pair_algorithm(const pair_algorithm&) = delete;
   pair_algorithm(pair_algorithm&&) = delete;
   pair_algorithm& operator=(const pair_algorithm&) = delete;
   pair_algorithm& operator=(pair_algorithm&&) = delete;
   virtual ~pair_algorithm() = default;
 
-  /// Leaves the sum of all ranks' pairs in keys and values.
+  /// Leaves the sum of all ranks' pairs, or what of it is for this rank, in keys and values.
   virtual void run(MPI_Comm comm, std::span<const std::uint32_t> own_keys, std::span<const float> own_values) = 0;
 
   std::string name;
+  sums_for whose;
   std::vector<std::uint32_t> keys;
   std::vector<float> values;
 
@@ -107,37 +120,47 @@ class pair_algorithm {
     receive(comm, from, got);
     MPI_Wait(&request, MPI_STATUS_IGNORE);
   }
-  /// Of an ascending list, the keys of part r of n of [0, elements).
+  /// Of an ascending list, the keys of part r of n.
   static std::span<const key_value> part(std::span<const key_value> l, std::size_t r, std::size_t n, std::size_t elements) {
     const auto place = [&](std::size_t key) {
       return std::lower_bound(l.begin(), l.end(), key, [](const key_value& p, std::size_t k) { return p.key < k; });
     };
-    const auto first = place(elements * r / n), last = place(elements * (r + 1) / n);
+    const key_part p(elements, r, n);
+    const auto first = place(p.first), last = place(p.end);
     return l.subspan(static_cast<std::size_t>(first - l.begin()), static_cast<std::size_t>(last - first));
   }
-  /// Everybody's part, which ascend with the ranks.
-  void allgather(MPI_Comm comm, const list& mine) {
+  /// Every rank's list, one after the other, on all ranks or on rank 0.
+  void collect(MPI_Comm comm, const list& mine) {
     const auto n = size_of(comm);
-    counts_.resize(n);
+    const bool to_all = whose != sums_for::root, here = to_all || rank_in(comm) == 0;
+    counts_.assign(n, 0);
     places_.assign(n + 1, 0);
     const int own = bytes(mine);
-    MPI_Allgather(&own, 1, MPI_INT, counts_.data(), 1, MPI_INT, comm);
+    if (to_all) MPI_Allgather(&own, 1, MPI_INT, counts_.data(), 1, MPI_INT, comm);
+    else MPI_Gather(&own, 1, MPI_INT, counts_.data(), 1, MPI_INT, 0, comm);
     for (std::size_t r = 0; r < n; ++r) places_[r + 1] = places_[r] + counts_[r];
-    all_.resize(static_cast<std::size_t>(places_[n]) / sizeof(key_value));
-    MPI_Allgatherv(mine.data(), own, MPI_BYTE, all_.data(), counts_.data(), places_.data(), MPI_BYTE, comm);
+    all_.resize(here ? static_cast<std::size_t>(places_[n]) / sizeof(key_value) : 0);
+    if (to_all) MPI_Allgatherv(mine.data(), own, MPI_BYTE, all_.data(), counts_.data(), places_.data(), MPI_BYTE, comm);
+    else MPI_Gatherv(mine.data(), own, MPI_BYTE, all_.data(), counts_.data(), places_.data(), MPI_BYTE, 0, comm);
+  }
+  /// Of parts that ascend with the ranks, to whom it belongs.
+  void deliver(MPI_Comm comm, const list& mine) {
+    if (whose == sums_for::owners) return unzip(mine);
+    collect(comm, mine);
+    unzip(all_);
   }
   std::vector<int> counts_, places_;
   list all_;
 };
 
-/// Everyone's pairs to everyone, and a merge.
+/// Everyone's pairs to everyone, or to the root, and a merge.
 class gather_and_merge final : public pair_algorithm {
  public:
-  gather_and_merge() : pair_algorithm("gather") {}
+  explicit gather_and_merge(sums_for who) : pair_algorithm("gather", who) {}
   void run(MPI_Comm comm, std::span<const std::uint32_t> k, std::span<const float> v) override {
     const auto n = size_of(comm);
     zip(k, v, mine_);
-    allgather(comm, mine_);
+    collect(comm, mine_);
     lists_.resize(n);
     for (std::size_t r = 0; r < lists_.size(); ++r) {
       const auto at = [&](std::size_t i) { return all_.begin() + places_[i] / static_cast<int>(sizeof(key_value)); };
@@ -155,7 +178,7 @@ class gather_and_merge final : public pair_algorithm {
 /// SSAR_Recursive_double: the sums so far with a rank that is 1, 2, 4, ... away.
 class recursive_doubling final : public pair_algorithm {
  public:
-  recursive_doubling() : pair_algorithm("doubling") {}
+  recursive_doubling() : pair_algorithm("doubling", sums_for::all) {}
   void run(MPI_Comm comm, std::span<const std::uint32_t> k, std::span<const float> v) override {
     const auto n = size_of(comm), me = rank_in(comm);
     zip(k, v, mine_);
@@ -177,8 +200,8 @@ class recursive_doubling final : public pair_algorithm {
 /// is large: parts are arrays, and what comes out is a dense tensor, from which nothing is gathered.
 class split_allgather final : public pair_algorithm {
  public:
-  split_allgather(std::size_t elements, bool dense)
-      : pair_algorithm(dense ? "split, dense" : "split"), elements_(elements), dense_(dense) {}
+  split_allgather(std::size_t elements, sums_for who, bool dense)
+      : pair_algorithm(dense ? "split, dense" : "split", who), elements_(elements), dense_(dense) {}
   void run(MPI_Comm comm, std::span<const std::uint32_t> k, std::span<const float> v) override {
     const auto n = size_of(comm), me = rank_in(comm);
     zip(k, v, mine_);
@@ -199,8 +222,7 @@ class split_allgather final : public pair_algorithm {
     MPI_Waitall(static_cast<int>(requests_.size()), requests_.data(), MPI_STATUSES_IGNORE);
     if (!dense_) {
       merge_all(lists_, spare_);
-      allgather(comm, lists_[0]);
-      return unzip(all_);
+      return deliver(comm, lists_[0]);
     }
     const auto first = [&](std::size_t r) { return elements_ * r / n; };
     part_.assign(first(me + 1) - first(me), 0.0F);
@@ -229,7 +251,7 @@ class split_allgather final : public pair_algorithm {
 /// SSAR_Ring: parts of the keys travel round, and are added to on their way.
 class pair_ring final : public pair_algorithm {
  public:
-  explicit pair_ring(std::size_t elements) : pair_algorithm("ring"), elements_(elements) {}
+  pair_ring(std::size_t elements, sums_for who) : pair_algorithm("ring", who), elements_(elements) {}
   void run(MPI_Comm comm, std::span<const std::uint32_t> k, std::span<const float> v) override {
     const auto n = size_of(comm), me = rank_in(comm);
     zip(k, v, mine_);
@@ -240,8 +262,7 @@ class pair_ring final : public pair_algorithm {
       exchange(comm, next, held_, before, got_);
       merge(got_, part(mine_, (me + 2 * n - 2 - step) % n, n, elements_), held_);
     }
-    allgather(comm, held_);
-    unzip(all_);
+    deliver(comm, held_);
   }
 
  private:
@@ -252,32 +273,72 @@ class pair_ring final : public pair_algorithm {
 /// A dense tensor is filled, added up by omni, and gathered from. Zeros that a sum has come to are lost.
 class dense_and_gather final : public pair_algorithm {
  public:
-  explicit dense_and_gather(std::size_t elements) : pair_algorithm("dense omni"), dense_(elements) {}
+  dense_and_gather(std::size_t elements, sums_for who) : pair_algorithm("dense omni", who), dense_(elements) {}
   void run(MPI_Comm comm, std::span<const std::uint32_t> k, std::span<const float> v) override {
     std::fill(dense_.begin(), dense_.end(), 0.0F);
     for (std::size_t i = 0; i < k.size(); ++i) dense_[k[i]] = v[i];
-    omni::allreduce(comm, dense_);
+    const auto n = size_of(comm), me = rank_in(comm);
+    std::size_t first = 0;
+    auto sums = std::span(dense_);
+    if (whose == sums_for::all) {
+      omni::allreduce(comm, dense_);
+    } else if (whose == sums_for::root) {
+      omni::reduce(comm, dense_, omni::root{0});
+      if (me != 0) sums = {};
+    } else {
+      sizes_.clear();
+      for (std::size_t r = 0; r < n; ++r) {
+        const key_part p(dense_.size(), r, n);
+        sizes_.push_back(p.end - p.first);
+        if (r == me) first = p.first;
+      }
+      part_.resize(sizes_[me]);
+      omni::reduce_scatter(comm, dense_, part_, omni::part_sizes{sizes_});
+      sums = part_;
+    }
     keys.clear();
     values.clear();
-    for (std::size_t i = 0; i < dense_.size(); ++i)
-      if (dense_[i] != 0) {
-        keys.push_back(static_cast<std::uint32_t>(i));
-        values.push_back(dense_[i]);
+    for (std::size_t i = 0; i < sums.size(); ++i)
+      if (sums[i] != 0) {
+        keys.push_back(static_cast<std::uint32_t>(first + i));
+        values.push_back(sums[i]);
       }
   }
 
  private:
-  std::vector<float> dense_;
+  std::vector<float> dense_, part_;
+  std::vector<std::size_t> sizes_;
+};
+
+/// omni::allreduce, of which each rank keeps its own.
+class reduce_all_and_keep final : public pair_algorithm {
+ public:
+  reduce_all_and_keep(std::size_t elements, sums_for who) : pair_algorithm("allreduce", who), elements_(elements) {}
+  void run(MPI_Comm comm, std::span<const std::uint32_t> k, std::span<const float> v) override {
+    auto& all = sums_;
+    omni::allreduce(comm, omni::sparse_view{k, v}, all);
+    const auto me = rank_in(comm);
+    key_part p(elements_, me, size_of(comm));
+    if (whose == sums_for::root) p.first = 0, p.end = me == 0 ? elements_ : 0;
+    const auto at = [&](std::size_t key) { return std::lower_bound(all.keys.begin(), all.keys.end(), key) - all.keys.begin(); };
+    keys.assign(all.keys.begin() + at(p.first), all.keys.begin() + at(p.end));
+    values.assign(all.values.begin() + at(p.first), all.values.begin() + at(p.end));
+  }
+
+ private:
+  std::size_t elements_;
+  omni::sparse_tensor<std::uint32_t, float> sums_;
 };
 
 /// All of them that so many ranks can run.
-inline std::vector<std::unique_ptr<pair_algorithm>> pair_algorithms(std::size_t elements, int ranks) {
+inline std::vector<std::unique_ptr<pair_algorithm>> pair_algorithms(std::size_t elements, int ranks, sums_for who) {
   std::vector<std::unique_ptr<pair_algorithm>> all;
-  all.push_back(std::make_unique<gather_and_merge>());
-  if ((ranks & (ranks - 1)) == 0) all.push_back(std::make_unique<recursive_doubling>());
-  all.push_back(std::make_unique<split_allgather>(elements, false));
-  all.push_back(std::make_unique<split_allgather>(elements, true));
-  all.push_back(std::make_unique<pair_ring>(elements));
-  all.push_back(std::make_unique<dense_and_gather>(elements));
+  if (who != sums_for::owners) all.push_back(std::make_unique<gather_and_merge>(who));
+  if (who == sums_for::all && (ranks & (ranks - 1)) == 0) all.push_back(std::make_unique<recursive_doubling>());
+  all.push_back(std::make_unique<split_allgather>(elements, who, false));
+  if (who == sums_for::all) all.push_back(std::make_unique<split_allgather>(elements, who, true));
+  all.push_back(std::make_unique<pair_ring>(elements, who));
+  all.push_back(std::make_unique<dense_and_gather>(elements, who));
+  if (who != sums_for::all) all.push_back(std::make_unique<reduce_all_and_keep>(elements, who));
   return all;
 }

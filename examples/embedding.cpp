@@ -224,6 +224,7 @@ reducer key_value_reducer() {
   struct buffers {
     std::vector<std::uint32_t> keys;
     std::vector<float> rows;
+    omni::sparse_tensor<std::uint32_t, float> all;
   };
   return [own = buffers()](tables& gradient, const std::vector<bool>& touched) mutable {
     own.keys.clear();
@@ -234,7 +235,8 @@ reducer key_value_reducer() {
       own.keys.push_back(static_cast<std::uint32_t>(r));
       own.rows.insert(own.rows.end(), row.begin(), row.end());
     }
-    const auto all = omni::allreduce(MPI_COMM_WORLD, omni::sparse_view{own.keys, own.rows, gradient.dimension});
+    auto& all = own.all;
+    omni::allreduce(MPI_COMM_WORLD, omni::sparse_view{own.keys, own.rows, gradient.dimension}, all);
     for (std::size_t i = 0; i < all.keys.size(); ++i)
       std::copy_n(all.values.data() + i * all.width, all.width, gradient.row(all.keys[i]).data());
     return all.report;

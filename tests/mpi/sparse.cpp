@@ -8,7 +8,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <omni/omni.hpp>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "../support/effort.hpp"
@@ -85,6 +87,65 @@ TEST_CASE("key-value: parts, and all at one rank") {
   const auto all = omni::reduce(MPI_COMM_WORLD, view, omni::root{size() - 1});
   CHECK(all.keys == (rank() + 1 == size() ? wanted.keys : std::vector<std::uint32_t>{}));
   CHECK(oracle::equal(all.values, rank() + 1 == size() ? wanted.values : std::vector<float>{}));
+}
+
+TEST_CASE("key-value: into a result that is there, whose memory is used again") {
+  const auto wanted_of = [](std::uint64_t seed) {
+    const testing::pair_cell c{size(), keys::scattered, 60000, 0.2, 2, seed};
+    auto inputs = testing::draw_pairs<std::uint32_t, float>(c);
+    auto wanted = testing::expected_pairs(inputs, 2, oracle::twin<omni::sum>{});
+    return std::pair(std::move(inputs[static_cast<std::size_t>(rank())]), std::move(wanted));
+  };
+  omni::sparse_tensor<std::uint32_t, float> out;
+  out.keys.assign(200000, 7);
+  out.values.assign(400000, 7);
+  const auto* const keys_were = out.keys.data();
+  const auto* const values_were = out.values.data();
+  for (const std::uint64_t seed : std::vector<std::uint64_t>{31, 32}) {
+    const auto [mine, wanted] = wanted_of(seed);
+    const omni::sparse_view view{mine.keys, mine.values, 2};
+    for (int how = 0; how < 3; ++how) {
+      omni::report r;
+      if (how == 0) r = omni::allreduce(MPI_COMM_WORLD, view, out);
+      if (how == 1) r = omni::allreduce<omni::colocated>(MPI_COMM_WORLD, view, out, omni::sum{});
+      if (how == 2) r = omni::reduce(MPI_COMM_WORLD, view, out, omni::root{size() - 1});
+      const bool gets = how != 2 || rank() == size() - 1;
+      CHECK(testing::difference(out, gets ? wanted : testing::pairs<std::uint32_t, float>{}) == "");
+      CHECK(r.bytes_sent == out.report.bytes_sent);
+      CHECK(out.width == 2);
+      CHECK(out.keys.data() == keys_were);
+      CHECK(out.values.data() == values_were);
+    }
+    const auto part = omni::reduce_scatter(MPI_COMM_WORLD, view);
+    omni::reduce_scatter(MPI_COMM_WORLD, view, out);
+    CHECK(out.keys == part.keys);
+    CHECK(oracle::equal(out.values, part.values));
+    CHECK(out.keys.data() == keys_were);
+  }
+  // What it is called with may be what it had.
+  const auto [mine, wanted] = wanted_of(33);
+  out.keys = mine.keys;
+  out.values = mine.values;
+  omni::allreduce(MPI_COMM_WORLD, omni::sparse_view{out.keys, out.values, 2}, out);
+  CHECK(testing::difference(out, wanted) == "");
+  // An error of the caller changes nothing; after another one it is empty.
+  const std::vector<std::uint32_t> three{1, 2, 3};
+  const std::vector<float> four(4);
+  CHECK_THROWS_AS(omni::allreduce(MPI_COMM_WORLD, omni::sparse_view{three, four, 2}, out), omni::usage);
+  CHECK(testing::difference(out, wanted) == "");
+  if (size() == 1) return;
+  const std::vector<float> six(6);
+  const auto width = rank() == 0 ? 2U : 1U;
+  CHECK_THROWS_AS(omni::allreduce(MPI_COMM_WORLD, omni::sparse_view{three, std::span(six).first(3 * width), width}, out),
+                  omni::mismatch);
+  CHECK(out.keys.empty());
+  // bool has vectors of its own kind.
+  const std::vector<std::uint8_t> key{static_cast<std::uint8_t>(rank() % 2)};
+  const std::array<bool, 1> yes{true};
+  omni::sparse_tensor<std::uint8_t, bool> bits;
+  for (int k = 0; k < 2; ++k) omni::allreduce(MPI_COMM_WORLD, omni::sparse_view{key, yes}, bits, omni::lor{});
+  CHECK(bits.keys == std::vector<std::uint8_t>{0, 1});
+  CHECK(bits.values == std::vector<bool>{true, true});
 }
 
 TEST_CASE("key-value: among the workers of a cluster without servers, and beside requests") {
