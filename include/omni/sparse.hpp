@@ -219,8 +219,6 @@ void run_pairs(Comm& comm, const sparse_view<K, T>& view, sparse_tensor<K, T>& o
 /// @param comm as for dense tensors; of a cluster the servers fold, unless another topology is asked for. Collective: all ranks
 ///   call with the same types of keys and elements, width, operation and topology; `mismatch` otherwise.
 /// @param view this rank's keys and rows: any keys, or none.
-/// @param out, after the view: a sparse_tensor that is written over. Its memory is used again, which for many pairs saves up to a
-///   third of the time; after an error it is empty. The view may be of it.
 /// @param more the operation (default sum) and the topology (colocated, replicated, dedicated or automatic: dedicated on a cluster,
 ///   replicated for two ranks and for few pairs, else colocated), in any order.
 ///
@@ -242,6 +240,8 @@ typename detail::pairs_result<std::remove_cvref_t<View>>::type allreduce(Comm&& 
   detail::run_pairs<detail::collective_kind::allreduce>(comm, view, out, Policies{}..., more...);
   return out;
 }
+/// The same, and the result is written over what `out` had. Its memory is used again: for many pairs that saves up to half of the
+/// time. The view may be of it. Once something was sent an error leaves it empty.
 template <class... Policies, class Comm, detail::pairs View, class... More>
 report allreduce(Comm&& comm, View&& view, typename detail::pairs_result<std::remove_cvref_t<View>>::type& out, More&&... more) {
   detail::run_pairs<detail::collective_kind::allreduce>(comm, view, out, Policies{}..., more...);
@@ -268,6 +268,7 @@ typename detail::pairs_result<std::remove_cvref_t<View>>::type reduce_scatter(Co
   detail::run_pairs<detail::collective_kind::reduce_scatter>(comm, view, out, Policies{}..., more...);
   return out;
 }
+/// The same into `out`, as allreduce.
 template <class... Policies, class Comm, detail::pairs View, class... More>
 report reduce_scatter(Comm&& comm, View&& view, typename detail::pairs_result<std::remove_cvref_t<View>>::type& out,
                       More&&... more) {
@@ -290,6 +291,7 @@ typename detail::pairs_result<std::remove_cvref_t<View>>::type reduce(Comm&& com
   detail::run_pairs<detail::collective_kind::reduce>(comm, view, out, Policies{}..., more...);
   return out;
 }
+/// The same into `out`, as allreduce.
 template <class... Policies, class Comm, detail::pairs View, class... More>
 report reduce(Comm&& comm, View&& view, typename detail::pairs_result<std::remove_cvref_t<View>>::type& out, More&&... more) {
   detail::run_pairs<detail::collective_kind::reduce>(comm, view, out, Policies{}..., more...);
