@@ -294,7 +294,9 @@ TEST_CASE("piecewise: what a packed contribution says is checked before it is be
   CHECK(with_row(2, {std::uint64_t{1} << 36U}, 1));
   CHECK(with_row(4, {1}, 1));
   CHECK(with_row(std::uint64_t{1} << 63U, {1}, 1));
-  CHECK(with_row(3, {1, 1}, 1));  // elements that are not there
+  CHECK(with_row(3, {1, 1}, 1));                              // elements that are not there
+  for (auto& w : all.written) w.assign(8 * 2, std::byte{0});  // all null
+  CHECK_FALSE(with_row(1, {0}, 0));                           // a word that is 0 is nothing, too
 }
 
 TEST_CASE("piecewise: requests that are under way take turns, with records and packets between them") {

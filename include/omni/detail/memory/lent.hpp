@@ -18,6 +18,7 @@ class lent {
   lent& operator=(lent&&) = delete;
   ~lent() { kept() = std::move(held_); }
   T* operator->() { return &held_; }
+  T& operator*() { return held_; }
 
  private:
   static T& kept() {

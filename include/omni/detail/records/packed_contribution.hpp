@@ -87,7 +87,7 @@ class packed_contribution {
       if (any == 0) continue;
       for (auto& r : readers) r.read(any, n, element);
       blocks.add(first / 64, any);
-      fold_row(c, *kept.operator->(), any, c.out.data() + first * element);
+      fold_row(c, *kept, any, {first, n});
     }
     tell.union_blocks += blocks.count();
   }
@@ -173,14 +173,15 @@ class packed_contribution {
     find_elements(bytes_of(bits), n, none, {&set, 1});
     return set;
   }
-  // The elements that some rank has, side by side for each rank, and what they come to. `any`: their words.
-  static void fold_row(const call& c, scratch& s, std::uint64_t any, std::byte* out) {
+  // The elements of a row that some rank has, side by side for each rank, and what they come to. `any`: their words.
+  static void fold_row(const call& c, scratch& s, std::uint64_t any, block_range here) {
     const auto k = static_cast<std::size_t>(std::popcount(any));
     std::array<std::uint64_t, words> all{}, bits;  // NOLINT(cppcoreguidelines-pro-type-member-init): written before they are read
     for (const auto& r : s.readers)
       for (std::size_t w = 0; r.found != 0 && w < k; ++w) all[w] |= r.bits[w];
     const auto of = std::span<const std::uint64_t>(all).first(k);
     const auto found = count_bits(of), bytes = found * c.element_bytes();
+    if (found == 0) return;
     s.memory.resize(std::max(s.memory.size(), (s.readers.size() + 1) * bytes));
     s.sources.clear();
     auto* to = s.memory.data();
@@ -199,7 +200,8 @@ class packed_contribution {
     c.fold(s.sources, s.sources.size() < s.readers.size(), to, found);
     std::array<std::uint64_t, words> where{};
     scatter_elements(bytes_of(all), sizeof(any), {&any, 1}, reinterpret_cast<std::byte*>(where.data()));
-    scatter_elements(to, c.element_bytes(), where, out);
+    scatter_elements(to, c.element_bytes(), std::span(where).first(words_of(here.size)),
+                     c.out.data() + here.first * c.element_bytes());
   }
 };
 
