@@ -149,7 +149,7 @@ void check_kernels_of(bool avx2, bool avx512) {
         [](auto... a) { scatter_elements_avx2<Size>(a...); });
   if (avx512)
     check_kernels(
-        Size, [](auto... a) { return find_elements_avx512<Size>(a...); },
+        Size, [](auto... a) { return find_elements_avx2<Size>(a...); },
         [](auto b, auto bits, auto /*total*/, auto to) { gather_elements_avx512<Size>(b, bits, to); },
         [](auto from, auto bits, auto /*total*/, auto b) { scatter_elements_avx512<Size>(from, bits, b); });
 }

@@ -13,9 +13,9 @@
 #include "element_words.hpp"
 #include "mark.hpp"
 
-// The loops of element_words.hpp by vectors, for elements of 1, 2, 4 and 8 bytes: AVX-512, where the processor compresses and
-// expands all of them, or AVX2. By the compilers' own vectors: immintrin.h is as long as all that the library includes
-// beside it.
+// The loops of element_words.hpp by vectors, for elements of 1, 2, 4 and 8 bytes. AVX2 finds them at the speed of memory; they are
+// gathered and scattered by AVX-512, where the processor compresses and expands all of them, or by AVX2. By the compilers' own
+// vectors: immintrin.h is as long as all that the library includes beside it.
 
 #if OMNI_DETAIL_X86 && defined(__x86_64__)
 #define OMNI_DETAIL_ELEMENT_VECTORS 1
@@ -235,54 +235,13 @@ using bytes_there = char;
 using shorts_there = short;
 #endif
 
-/// A mask as a word. GCC 12 stores one of 16 bits, when it runs out of registers, and reads 64 back: here it has to be in one.
+/// A mask as a word. GCC 12 was seen to store one of 16 bits, when it had no register left, and to read 64 back: here it must be in
+/// a register of its own.
 template <class Mask>
 [[gnu::always_inline]] inline std::uint64_t word_of(Mask mask) {
   asm("" : "+r"(mask));
   return mask;
 }
-/// Bits of the elements in which 64 bytes differ from the pattern.
-template <std::size_t Bytes>
-__attribute__((target("avx512f,avx512bw,bmi2"), always_inline)) inline std::uint64_t elements_that_differ(const std::byte* p,
-                                                                                                          const vector512& want) {
-  constexpr int differs = 4;
-  vector512 a;
-  std::memcpy(&a, p, sizeof(a));
-  if constexpr (Bytes == 1) {
-    return __builtin_ia32_cmpb512_mask(reinterpret_cast<bytes512>(a), reinterpret_cast<bytes512>(want), differs, ~0ULL);
-  } else if constexpr (Bytes == 2) {
-    const std::uint32_t mask =
-        __builtin_ia32_cmpw512_mask(reinterpret_cast<shorts512>(a), reinterpret_cast<shorts512>(want), differs, ~0U);
-    return word_of(mask);
-  } else if constexpr (Bytes == 4) {
-    const std::uint16_t mask =
-        __builtin_ia32_cmpd512_mask(reinterpret_cast<ints512>(a), reinterpret_cast<ints512>(want), differs, 0xffff);
-    return word_of(mask);
-  } else {
-    const std::uint8_t mask = __builtin_ia32_cmpq512_mask(a, want, differs, 0xff);
-    return word_of(mask);
-  }
-}
-template <std::size_t Bytes, std::size_t... I>
-__attribute__((target("avx512f,avx512bw,bmi2"), always_inline)) inline std::uint64_t differ_of_64(
-    const std::byte* p, const vector512& want, std::index_sequence<I...> /*vectors*/) {
-  return (... | (elements_that_differ<Bytes>(p + 64 * I, want) << (64 / Bytes * I)));
-}
-template <std::size_t Bytes>
-__attribute__((target("avx512f,avx512bw,bmi2,popcnt"))) std::size_t find_elements_avx512(const std::byte* block,
-                                                                                         const null_element& null,
-                                                                                         std::span<std::uint64_t> bits) {
-  vector512 pattern;
-  std::memcpy(&pattern, null.line().data(), sizeof(pattern));
-  std::size_t found = 0;
-  for (auto& word : bits) {
-    word = differ_of_64<Bytes>(block, pattern, std::make_index_sequence<Bytes>{});
-    found += static_cast<std::size_t>(std::popcount(word));
-    block += 64 * Bytes;
-  }
-  return found;
-}
-
 /// 64 bytes of elements; those that the mask has not are not there.
 template <std::size_t Bytes>
 __attribute__((target("avx512f,avx512bw,avx512vbmi2"), always_inline)) inline vector512 loaded(const std::byte* from,

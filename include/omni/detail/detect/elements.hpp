@@ -50,20 +50,19 @@ inline void pick_bits(std::span<const std::uint64_t> bits, std::span<const std::
 /// have again.
 [[gnu::noinline]] inline std::size_t find_in_words(const std::byte* block, const null_element& null,
                                                    std::span<std::uint64_t> bits) {
-  const bool widest = for_elements() == element_instructions::avx512;
   switch (null.bytes()) {
     case 1:
-      return (widest ? find_elements_avx512<1> : find_elements_avx2<1>)(block, null, bits);
+      return find_elements_avx2<1>(block, null, bits);
     case 2:
-      return (widest ? find_elements_avx512<2> : find_elements_avx2<2>)(block, null, bits);
+      return find_elements_avx2<2>(block, null, bits);
     case 4:
-      return (widest ? find_elements_avx512<4> : find_elements_avx2<4>)(block, null, bits);
+      return find_elements_avx2<4>(block, null, bits);
     case 8:
-      return (widest ? find_elements_avx512<8> : find_elements_avx2<8>)(block, null, bits);
+      return find_elements_avx2<8>(block, null, bits);
     default: {
       for (auto& word : bits) {
         std::array<std::uint64_t, 2> halves;  // NOLINT(cppcoreguidelines-pro-type-member-init): written before it is read
-        (widest ? find_elements_avx512<8> : find_elements_avx2<8>)(block, null, halves);
+        find_elements_avx2<8>(block, null, halves);
         word = pairs_set_bmi2(halves[0], halves[1]);
         block += std::size_t{64} * 16;
       }
