@@ -98,6 +98,12 @@ add_test() { # name, seconds, command...
   shift 2
   { printf 'add_test([=[%s]=]' "$name"; printf ' [=[%s]=]' "$@"; printf ')\nset_tests_properties([=[%s]=] PROPERTIES TIMEOUT %s)\n' "$name" "$seconds"; } >>"$list"
 }
+# What a preset does not name would stay as another one, which was here before, has set it.
+forget_other_preset() { # folder, preset
+  [ "$(cat "$1/preset.txt" 2>/dev/null)" = "$2" ] || rm -f "$1/CMakeCache.txt"
+  mkdir -p "$1"
+  echo "$2" >"$1/preset.txt"
+}
 build() { # part, preset, targets (or nothing for all), and after -- what else to configure with
   local part=$1 preset=$2 targets=$3 start=$SECONDS log=$PWD/build/$1.log rc=0
   shift 3
@@ -107,6 +113,7 @@ build() { # part, preset, targets (or nothing for all), and after -- what else t
   if have ninja && [ -e "build/$part/CMakeCache.txt" ] && ! grep -q '^CMAKE_GENERATOR:INTERNAL=Ninja$' "build/$part/CMakeCache.txt"; then
     rm -rf "build/$part"
   fi
+  forget_other_preset "build/$part" "$preset"
   cmake --preset "$preset" -B "build/$part" "${generator[@]}" "$@" </dev/null >"$log" 2>&1 &&
     cmake --build "build/$part" -j "$jobs" ${targets:+--target $targets} ${keep_going[@]+"${keep_going[@]}"} </dev/null >>"$log" 2>&1 || rc=1
   if [ $rc != 0 ]; then
@@ -148,6 +155,7 @@ else
   build clang-mpi clang "" -DOMNI_MPI_TESTS_ONLY=ON -DOMNI_TEST_RANKS=2 -DOMNI_TEST_MESSAGE_RANKS=2
 
   if wanted lint; then
+    wanted default || forget_other_preset "$database" default
     wanted default || cmake --preset default -B "$database" "${generator[@]}" </dev/null >/dev/null 2>&1
     add_test lint.format 120 clang-format --dry-run -Werror "${sources[@]}"
     add_test lint.tidy 600 clang-tidy --quiet -p "$database" tests/headers/one.cpp

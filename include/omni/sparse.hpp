@@ -118,12 +118,14 @@ inline void expect_pairs(std::size_t keys, std::size_t values, std::size_t width
   if (keys != 0 && !are_there) throw usage(detail::text() << "omni: the keys or the values are null, but there are " << keys);
 }
 
-/// Memory of a result that a call writes again, unless its input lies there.
-template <class V, class In>
-std::vector<V> emptied(std::vector<V>& from, const In& input) {
-  const auto* const first = from.data();
-  const bool apart = std::less<>()(input.data(), first) || !std::less<>()(input.data(), first + from.capacity());
-  if (!apart) return {};
+/// Memory of a result that a call writes again, unless some of its input lies there.
+template <class V, class K, class T>
+std::vector<V> emptied(std::vector<V>& from, const sparse_view<K, T>& view) {
+  const std::less<> before;
+  const void* const begin = from.data();
+  const void* const end = from.data() + from.capacity();
+  for (const void* const input : {static_cast<const void*>(view.keys.data()), static_cast<const void*>(view.values.data())})
+    if (!before(input, begin) && before(input, end)) return {};
   from.clear();
   return std::move(from);
 }
@@ -137,8 +139,8 @@ void with_pairs(const sparse_view<K, T>& view, const Op& op, const key_split& sp
   const pair_policies<T, Op> policies(op, {}, {});
   vector_of<K> keys;
   vector_of<stored<T>> values;
-  keys.all = emptied(out.keys, view.keys);
-  if constexpr (!std::is_same_v<T, bool>) values.all = emptied(out.values, view.values);
+  keys.all = emptied(out.keys, view);
+  if constexpr (!std::is_same_v<T, bool>) values.all = emptied(out.values, view);
   sparse_call call;
   call.fold = {&pair_loops_of<K, T, Op>, &policies};
   call.given = sparse_terms<K, T>(op, plan.packet_bytes, plan.window);

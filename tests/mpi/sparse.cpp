@@ -128,6 +128,12 @@ TEST_CASE("key-value: into a result that is there, whose memory is used again") 
   out.values = mine.values;
   omni::allreduce(MPI_COMM_WORLD, omni::sparse_view{out.keys, out.values, 2}, out);
   CHECK(testing::difference(out, wanted) == "");
+  omni::sparse_tensor<std::uint32_t, std::uint32_t> same;  // even as the other thing
+  same.keys = {3, 9};
+  same.values = {1, 2};
+  omni::allreduce(MPI_COMM_WORLD, omni::sparse_view{same.values, same.keys}, same);
+  CHECK(same.keys == std::vector<std::uint32_t>{1, 2});
+  CHECK(same.values == std::vector<std::uint32_t>{3 * static_cast<std::uint32_t>(size()), 9 * static_cast<std::uint32_t>(size())});
   // An error of the caller changes nothing; after another one it is empty.
   const std::vector<std::uint32_t> three{1, 2, 3};
   const std::vector<float> four(4);

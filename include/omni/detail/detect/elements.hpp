@@ -20,9 +20,11 @@ namespace omni::detail {
 enum class element_instructions : unsigned char { words, avx2, avx512 };
 inline element_instructions best_for_elements() {
   __builtin_cpu_init();
-  if (__builtin_cpu_supports("avx512vbmi2") != 0 && __builtin_cpu_supports("avx512bw") != 0) return element_instructions::avx512;
-  const bool wide = __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("bmi2") != 0;
-  return wide ? element_instructions::avx2 : element_instructions::words;
+  const auto has = [](auto... yes) { return (... && (yes != 0)); };
+  if (!has(__builtin_cpu_supports("avx2"), __builtin_cpu_supports("bmi2"), __builtin_cpu_supports("popcnt")))
+    return element_instructions::words;
+  return has(__builtin_cpu_supports("avx512vbmi2"), __builtin_cpu_supports("avx512bw")) ? element_instructions::avx512
+                                                                                        : element_instructions::avx2;
 }
 inline element_instructions for_elements() {
   static const element_instructions best = best_for_elements();
