@@ -79,11 +79,9 @@ class cost_model {
   }
   /// Of Ethernet up to 2 Gbit/s.
   [[nodiscard]] bool is_slow() const { return at_.link_rate < 250e6; }
-  /// Whether two levels are worth their passes over memory, two more of the tensor on each rank, where a host has so many ranks:
-  /// its link then carries what one rank would send, d + u of the tensor, instead of that many times as much.
-  [[nodiscard]] bool is_worth_levels(double density, int ranks_of_a_host) const {
-    return (density + united(density)) * (ranks_of_a_host - 1) / ranks_of_a_host > 2 * at_.link_rate / at_.scan_rate;
-  }
+  /// Whether two levels are worth so many passes over memory more. `saved`: of what a rank sends on its host's link, what it need
+  /// not, as a share of the tensor.
+  [[nodiscard]] bool is_worth_levels(double saved, double passes) const { return saved > passes * at_.link_rate / at_.scan_rate; }
 
   /// Density of the union, where blocks are not null independently of each other.
   [[nodiscard]] double united(double density) const { return 1 - std::pow(1 - density, ranks_); }

@@ -10,6 +10,6 @@ void call(std::vector<float>& data) {
 #ifdef OMNI_CONTROL
   omni::reduce_scatter(MPI_COMM_WORLD, data, omni::colocated{});
 #else
-  omni::reduce_scatter(MPI_COMM_WORLD, data, omni::ring{});  // expect: "run by automatic or colocated"
+  omni::reduce_scatter(MPI_COMM_WORLD, data, omni::ring{});  // expect: "run by automatic, colocated or hierarchical"
 #endif
 }

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <exception>
 #include <functional>
 #include <omni/omni.hpp>
 #include <string>
@@ -21,6 +22,7 @@
 
 namespace {
 
+using testing::armed_max;
 using testing::collective_cell;
 using testing::owned;
 using testing::rank;
@@ -189,6 +191,34 @@ TEST_CASE("collectives: ranks that disagree all hear of it, and the next call wo
   std::vector<float> mine(odd ? others[static_cast<std::size_t>(rank())] : 40000);
   CHECK(field([&] { omni::reduce_scatter(dup.comm, x, mine, omni::part_sizes{sizes}, here); },
               [&] { omni::reduce_scatter(dup.comm, x, mine, omni::part_sizes{others}, here); }) == "parts or partition (a hash)");
+}
+TEST_CASE("collectives: an operation that throws on one rank ends the call, and nobody waits for what that rank takes no more") {
+  if (size() < 2) return;
+  for (const std::size_t part : {2000U, 20000U, 160000U})
+    for (int thrower = 0; thrower < size(); ++thrower)
+      for (const bool scatters : {false, true}) {
+        if (testing::few && (part != 20000 || thrower > 1)) continue;
+        owned dup;
+        MPI_Comm_dup(MPI_COMM_WORLD, &dup.comm);
+        std::vector<int> x(static_cast<std::size_t>(size()) * part, rank() + 1), mine(part);
+        armed_max::armed = rank() == thrower;
+        std::string heard;
+        try {
+          if (scatters) omni::reduce_scatter(dup.comm, x, mine, armed_max{});
+          else omni::reduce(dup.comm, x, armed_max{}, omni::root{1});
+        } catch (const std::exception& e) {
+          heard = e.what();
+        }
+        armed_max::armed = false;
+        const auto where = std::to_string(part) + (scatters ? ", scattered, " : ", ") + std::to_string(thrower) + ": " + heard;
+        CAPTURE(where);
+        // Some have nothing to fold, or all that they need before another fails.
+        if (rank() != thrower) CHECK((heard.empty() || heard.find("gave up") != std::string::npos));
+        else CHECK((heard == "boom" || (heard.empty() && !scatters)));
+        if (!heard.empty()) continue;
+        if (scatters) CHECK(mine == std::vector<int>(part, size()));
+        else if (rank() == 1) CHECK(x == std::vector<int>(x.size(), size()));
+      }
 }
 TEST_CASE("collectives: usage errors, before anything is sent") {
   const auto n = static_cast<std::size_t>(size());

@@ -5,10 +5,13 @@
 #include <doctest/doctest.h>
 #include <mpi.h>
 
+#include <algorithm>
 #include <complex>
 #include <cstddef>
 #include <omni/omni.hpp>
+#include <stdexcept>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <vector>
 
@@ -146,5 +149,20 @@ void check_operation(Op /*op*/) {
       }
     }
 }
+
+/// An operation that throws where it is armed, and nowhere else.
+struct armed_max {
+  static constexpr std::string_view name = "armed max";
+  static constexpr bool commutative = true;
+  inline static bool armed = false;
+  template <class T>
+  static constexpr T identity() {
+    return 0;
+  }
+  int operator()(int a, int b) const {
+    if (armed) throw std::runtime_error("boom");
+    return std::max(a, b);
+  }
+};
 
 }  // namespace testing

@@ -176,6 +176,38 @@ TEST_CASE("automatic: two levels where the link is the slower") {
   CHECK(automatic{}.choose(large, 0.06, unknown) == algorithm::levels);   // (0.06 + 0.219) / 2
 }
 
+TEST_CASE("automatic: two levels of the other collectives, where they save more of the link than their passes cost") {
+  using kind = omni::detail::collective_kind;
+  const std::size_t large = 64U << 20U;
+  const auto choice = [&](kind k, double density, const auto& here) {
+    return automatic{}.choose_of_family(k, large, density, here);
+  };
+  const auto slow = hosts(4, 2, gigabit);             // 6 x link / scan: 0.075
+  const auto fast = hosts(4, 2, {5e-6, 4.5e9, 8e9});  // 3.4
+  for (const auto k : {kind::allgather, kind::broadcast}) {
+    CHECK(choice(k, 0.14, slow) == algorithm::streams);  // 0.14 / 2
+    CHECK(choice(k, 0.16, slow) == algorithm::levels);
+    CHECK(choice(k, 1, slow) == algorithm::levels);
+    CHECK(choice(k, 1, fast) == algorithm::streams);
+  }
+  for (const auto k : {kind::reduce, kind::reduce_scatter}) {
+    CHECK(choice(k, 0.37, slow) == algorithm::streams);  // 0.37 - (1 - 0.63^2) / 2 = 0.068
+    CHECK(choice(k, 0.4, slow) == algorithm::levels);    // 0.08
+    CHECK(choice(k, 1, slow) == algorithm::levels);
+    CHECK(choice(k, 1, fast) == algorithm::streams);
+  }
+  auto flat = slow;
+  flat.levels = false;  // no communicators for them
+  CHECK(choice(kind::broadcast, 1, flat) == algorithm::streams);
+  auto asked = slow;
+  asked.forced = omni::detail::preset::hierarchical;
+  CHECK(choice(kind::reduce, 0.01, asked) == algorithm::levels);
+  CHECK(automatic{}.choose_of_family(kind::broadcast, 4096, 1, slow) == algorithm::native);
+  // Nothing measured: 6 x 1/16.
+  CHECK(choice(kind::broadcast, 0.7, hosts(4, 2, {})) == algorithm::streams);
+  CHECK(choice(kind::broadcast, 0.8, hosts(4, 2, {})) == algorithm::levels);
+}
+
 TEST_CASE("the sampled density is right wherever the blocks lie that are not null") {
   for (const std::size_t blocks : {1U, 2U, 16U, 17U, 300U, 1024U, 65536U}) {
     constexpr std::size_t block = 4;

@@ -107,11 +107,20 @@ struct automatic {
   }
   /// Whether several hosts with several ranks are worth two levels. Where nothing was measured, a host's link is taken to have an
   /// eighth of the rate at which a rank scans.
-  [[nodiscard]] static bool is_worth_levels(double density, const detail::selection_context& here) {
+  [[nodiscard]] static bool is_worth_levels(double density, detail::collective_kind kind, const detail::selection_context& here) {
     const double scan = 8;
     const calibration assumed{1, 1.0 / here.ranks_of_a_host, scan};
-    return detail::cost_model(here.measured.known() ? here.measured : assumed, here.ranks)
-        .is_worth_levels(density, here.ranks_of_a_host);
+    const detail::cost_model model(here.measured.known() ? here.measured : assumed, here.ranks);
+    const double ranks = here.ranks_of_a_host, others = (ranks - 1) / ranks;
+    switch (kind) {
+      case detail::collective_kind::allreduce:
+        return model.is_worth_levels((density + model.united(density)) * others, 2);
+      case detail::collective_kind::allgather:
+      case detail::collective_kind::broadcast:
+        return model.is_worth_levels(density * others, 6);
+      default:  // what a host's ranks have in common is sent once
+        return model.is_worth_levels(density - (1 - std::pow(1 - density, ranks)) / ranks, 6);
+    }
   }
   [[nodiscard]] detail::algorithm choose(std::size_t bytes, double density, const detail::selection_context& here) const {
     using detail::algorithm;
@@ -134,7 +143,7 @@ struct automatic {
     if (here.native && here.shares && is_small(bytes, here) && here.ranks > most_sharing_ranks) return algorithm::native;
     if (here.native && !here.shares && is_small(bytes, here)) return algorithm::native;
     if (dense && bytes < ring_limit(here)) return algorithm::native;
-    if (here.levels && is_worth_levels(density, here)) return algorithm::levels;
+    if (here.levels && is_worth_levels(density, detail::collective_kind::allreduce, here)) return algorithm::levels;
     return dense ? algorithm::ring : algorithm::streams;
   }
   /// Where ranks share memory omni wins, but for a few cases, which were measured (docs/results.md): two ranks that exchange dense
@@ -161,6 +170,14 @@ struct automatic {
     constexpr std::size_t fast = std::size_t{16} << 20U, unknown = std::size_t{1} << 20U;
     if (!here.measured.known()) return bytes <= unknown;
     return !detail::cost_model(here.measured, here.ranks).is_slow() && bytes < fast;
+  }
+  /// Of the other collectives.
+  [[nodiscard]] detail::algorithm choose_of_family(detail::collective_kind kind, std::size_t bytes, double density,
+                                                   const detail::selection_context& here) const {
+    if (is_native(kind, bytes, density, here)) return detail::algorithm::native;
+    const bool in_levels = here.forced == detail::preset::automatic ? is_worth_levels(density, kind, here)
+                                                                    : here.forced == detail::preset::hierarchical;
+    return here.levels && in_levels ? detail::algorithm::levels : detail::algorithm::streams;
   }
   /// Up to which size they go to MPI without a word to the other ranks where those share memory: asking takes longer.
   static constexpr std::size_t tiny_bytes = std::size_t{4} << 10U;

@@ -199,6 +199,7 @@ class mpi {
   /// This rank's group of ranks, and those of its kind in other groups.
   struct levels_view {
     const detail::host_split* of;
+    std::span<const std::vector<int>> hosts;
     std::span<const int> inner_ranks, outer_ranks;
     int part, parts;
     bool fast_link;  ///< was found, and holds for the parts
@@ -216,7 +217,7 @@ class mpi {
   /// Ranks by host, or so many consecutive ones together. Collective and blocking at the first call.
   [[nodiscard]] levels_view levels(int group) {
     const auto& l = context_->levels(group);
-    return {&l, l.inner_ranks, l.outer_ranks, l.part, l.parts, context_->has_fast_link()};
+    return {&l, l.hosts, l.inner_ranks, l.outer_ranks, l.part, l.parts, context_->has_fast_link()};
   }
   /// Whether levels() may be called, by one that may block or not.
   [[nodiscard]] bool has_levels(int group, bool may_block) const {

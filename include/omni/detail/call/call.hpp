@@ -124,6 +124,8 @@ class call {
   [[nodiscard]] const null_element& null() const { return null_; }
   /// Whether a block that is marked null is so to the bit, for the library has looked: sending it changes nothing.
   [[nodiscard]] bool is_seen_exactly() const { return skips() && loops_->mark == nullptr && !elsewhere_ && !codec_ && !gathers(); }
+  /// Whether nothing is folded.
+  [[nodiscard]] bool only_copies() const { return kind == collective_kind::allgather || kind == collective_kind::broadcast; }
   /// Makes n elements null.
   void clear_elements(std::byte* to, std::size_t n) const { fill(to, n * element_bytes(), null_); }
   /// What one rank alone has to do.
@@ -358,7 +360,11 @@ class call {
   /// For n elements from `first` on, in place in the output.
   [[nodiscard]] call part(std::size_t first, std::size_t n) const {
     const auto there = out.subspan(first * element_bytes(), n * element_bytes());
-    call made(*loops_, policies_, there, there);
+    return part(there, there);
+  }
+  /// From one memory into another.
+  [[nodiscard]] call part(std::span<const std::byte> from, std::span<std::byte> to) const {
+    call made(*loops_, policies_, from, to);
     made.keeps_ = keeps_;
     made.blocking = blocking;
     made.limit = limit;

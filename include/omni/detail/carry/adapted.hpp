@@ -210,6 +210,7 @@ class adapted : public any_transport {
     transport_levels made;
     if constexpr (requires { inner_.levels(group); }) {
       const auto l = inner_.levels(group);
+      made.hosts = l.hosts;
       made.inner_ranks = l.inner_ranks;
       made.outer_ranks = l.outer_ranks;
       made.part = l.part;

@@ -87,6 +87,7 @@ class any_transport : public interface {
 
 /// This rank's group of ranks, and those of its kind in other groups.
 struct transport_levels {
+  std::span<const std::vector<int>> hosts;  ///< the ranks of each
   std::span<const int> inner_ranks, outer_ranks;
   int part = 0, parts = 1;
   std::shared_ptr<any_transport> inner, outer;  ///< outer: where part < parts

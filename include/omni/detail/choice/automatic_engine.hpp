@@ -14,6 +14,7 @@
 #include "../call/chosen_engine.hpp"
 #include "../call/selection_context.hpp"
 #include "../carry/agreed.hpp"
+#include "../levels/family_engine.hpp"
 #include "../levels/hierarchical_engine.hpp"
 #include "../records/piecewise_engine.hpp"
 #include "../ring/ring_engine.hpp"
@@ -45,7 +46,7 @@ inline selection_context context_of(const call& c, const any_transport& transpor
 inline algorithm choose_for(const automatic& t, const call& c, const selection_context& here) {
   if (c.group() != nullptr) return algorithm::streams;  // nothing else knows of several tensors
   if (c.kind == collective_kind::allreduce) return t.choose(c.bytes(), c.traffic(), here);
-  return t.is_native(c.kind, c.bytes(), c.traffic(), here) ? algorithm::native : algorithm::streams;
+  return t.choose_of_family(c.kind, c.bytes(), c.traffic(), here);
 }
 
 /// A call as the transport's own collectives have it. It lives until they are done. Precondition: the tensor's bytes fit an int.
@@ -129,8 +130,9 @@ class native_engine {
 }  // namespace detail
 
 /// Runs what follows from the size and from the density that the ranks have agreed on.
-class automatic::engine : public detail::chosen_engine<detail::stream_engine, detail::piecewise_engine, detail::ring_engine,
-                                                       detail::native_engine, detail::hierarchical_engine<automatic, automatic>> {
+class automatic::engine
+    : public detail::chosen_engine<detail::stream_engine, detail::piecewise_engine, detail::ring_engine, detail::native_engine,
+                                   detail::hierarchical_engine<automatic, automatic>, detail::family_engine> {
  public:
   engine(const automatic& t, const detail::call& c, detail::any_transport& transport, detail::any_mailbox& messages) {
     using detail::algorithm;
@@ -140,22 +142,30 @@ class automatic::engine : public detail::chosen_engine<detail::stream_engine, de
         emplace<detail::native_engine>(c, transport);
         return;
       case algorithm::levels:
-        emplace<detail::hierarchical_engine<automatic, automatic>>(hierarchical<>{}, c, transport, messages);
-        return;
+        if (c.kind == detail::collective_kind::allreduce) {
+          emplace<detail::hierarchical_engine<automatic, automatic>>(hierarchical<>{}, c, transport, messages);
+          return;
+        }
+        if (const auto levels = transport.levels(0); detail::family_engine::suits(c, levels)) {
+          emplace<detail::family_engine>(c, levels);
+          return;
+        }
+        break;
       case algorithm::ring:
         emplace<detail::ring_engine>(ring{}, c, transport, messages);
         return;
       case algorithm::streams:
-        if (here.forced == detail::preset::automatic && detail::piecewise_engine::suits(c, transport, messages)) {
-          emplace<detail::piecewise_engine>(c, transport, messages);
-          return;
-        }
-        const bool reduces_for_all = c.kind == detail::collective_kind::allreduce;
-        const auto owners = detail::owners_of_streams(here, c);
-        const bool by_all = reduces_for_all && owners == detail::ownership::replicated;
-        emplace<detail::stream_engine>(owners, by_all ? replicated::name : colocated::name, detail::stream_options{}, c, transport,
-                                       messages);
+        break;
     }
+    if (here.forced == detail::preset::automatic && detail::piecewise_engine::suits(c, transport, messages)) {
+      emplace<detail::piecewise_engine>(c, transport, messages);
+      return;
+    }
+    const bool reduces_for_all = c.kind == detail::collective_kind::allreduce;
+    const auto owners = detail::owners_of_streams(here, c);
+    const bool by_all = reduces_for_all && owners == detail::ownership::replicated;
+    emplace<detail::stream_engine>(owners, by_all ? replicated::name : colocated::name, detail::stream_options{}, c, transport,
+                                   messages);
   }
 };
 

@@ -5,6 +5,7 @@
 #include "../../topology/hierarchical.hpp"
 #include "../call/chosen_engine.hpp"
 #include "../carry/agreed.hpp"
+#include "../levels/family_engine.hpp"
 #include "../levels/hierarchical_engine.hpp"
 #include "owner_engines.hpp"
 
@@ -13,13 +14,17 @@ namespace omni {
 /// Two levels where there are, else one.
 template <class Inner, class Outer>
 class hierarchical<Inner, Outer>::engine
-    : public detail::chosen_engine<detail::hierarchical_engine<Inner, Outer>, colocated::engine> {
+    : public detail::chosen_engine<detail::hierarchical_engine<Inner, Outer>, detail::family_engine, colocated::engine> {
   using two_levels = detail::hierarchical_engine<Inner, Outer>;
 
  public:
   engine(const hierarchical& t, const detail::call& c, detail::any_transport& transport, detail::any_mailbox& messages) {
-    if (detail::has_levels(c, transport, t.group)) this->template emplace<two_levels>(t, c, transport, messages);
-    else this->template emplace<colocated::engine>(colocated{}, c, transport, messages);
+    if (detail::has_levels(c, transport, t.group)) {
+      if (c.kind == detail::collective_kind::allreduce) this->template emplace<two_levels>(t, c, transport, messages);
+      else if (const auto levels = transport.levels(t.group); detail::family_engine::suits(c, levels))
+        this->template emplace<detail::family_engine>(c, levels);
+    }
+    if (!this->is_made()) this->template emplace<colocated::engine>(colocated{}, c, transport, messages);
   }
 };
 

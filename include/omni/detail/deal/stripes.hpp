@@ -10,6 +10,12 @@
 
 namespace omni::detail {
 
+/// Blocks that follow each other on one owner: enough that copies are long, few enough that a packet has several.
+inline std::size_t stripe_blocks(std::size_t element_bytes, std::size_t largest_block) {
+  constexpr std::size_t bytes = std::size_t{16} << 10U;
+  return bytes / element_bytes / std::max<std::size_t>(largest_block, 1);
+}
+
 /// Who owns which block. Blocks are dealt out in stripes of a few consecutive ones, a stripe to each owner and then the next to
 /// each; every such round is rotated by a hash of its number. Shares are equal to within one stripe, neither a hot end of the
 /// tensor nor a period in it lands on one owner, and both directions of the map are arithmetic: nothing of the size of the tensor

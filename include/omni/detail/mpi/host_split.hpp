@@ -21,8 +21,7 @@ class host_split {
   [[gnu::cold]] host_split(MPI_Comm comm, const std::vector<std::int64_t>& groups) {
     int self = 0;
     check(MPI_Comm_rank(comm, &self), "MPI_Comm_rank");
-    std::vector<std::int64_t> known;  // in the order of their lowest ranks
-    std::vector<std::vector<int>> members;
+    std::vector<std::int64_t> known;
     const auto number_of = [&](std::int64_t group) {
       return static_cast<std::size_t>(std::find(known.begin(), known.end(), group) - known.begin());
     };
@@ -30,17 +29,17 @@ class host_split {
       const auto g = number_of(groups[r]);
       if (g == known.size()) {
         known.push_back(groups[r]);
-        members.emplace_back();
+        hosts.emplace_back();
       }
-      members[g].push_back(static_cast<int>(r));
+      hosts[g].push_back(static_cast<int>(r));
     }
     const auto mine = number_of(groups[static_cast<std::size_t>(self)]);
-    inner_ranks = members[mine];
+    inner_ranks = hosts[mine];
     part = static_cast<int>(std::find(inner_ranks.begin(), inner_ranks.end(), self) - inner_ranks.begin());
     parts = static_cast<int>(inner_ranks.size());
-    for (const auto& m : members) parts = std::min(parts, static_cast<int>(m.size()));
+    for (const auto& m : hosts) parts = std::min(parts, static_cast<int>(m.size()));
     if (part < parts)
-      for (const auto& m : members) outer_ranks.push_back(m[static_cast<std::size_t>(part)]);
+      for (const auto& m : hosts) outer_ranks.push_back(m[static_cast<std::size_t>(part)]);
     const auto number = static_cast<int>(mine);
     check(MPI_Comm_split(comm, number, self, &inner), "MPI_Comm_split");
     check(MPI_Comm_split(comm, part < parts ? part : MPI_UNDEFINED, number, &outer), "MPI_Comm_split");
@@ -57,7 +56,8 @@ class host_split {
   }
 
   MPI_Comm inner = MPI_COMM_NULL, outer = MPI_COMM_NULL;
-  std::vector<int> inner_ranks, outer_ranks;  ///< of them, on the communicator that was cut
+  std::vector<std::vector<int>> hosts;        ///< the ranks of all groups, in the order of their lowest
+  std::vector<int> inner_ranks, outer_ranks;  ///< of the two, on the communicator that was cut
   int part = 0, parts = 0;                    ///< this rank's number in its group; how many have an outer one
 };
 

@@ -15,6 +15,7 @@
 #include "../../roles.hpp"
 #include "../../topology/automatic.hpp"
 #include "../../topology/colocated.hpp"
+#include "../../topology/hierarchical.hpp"
 #include "../call/call.hpp"
 #include "../call/element_loops.hpp"
 #include "../codes/coded_call.hpp"
@@ -90,7 +91,8 @@ constexpr auto pick(const Default& otherwise, const First& first, const More&...
 
 /// Topologies by which more than allreduce runs.
 template <class A>
-inline constexpr bool is_for_family = std::is_same_v<A, automatic> || std::is_same_v<A, colocated>;
+inline constexpr bool is_for_family =
+    std::is_same_v<A, automatic> || std::is_same_v<A, colocated> || std::is_same_v<A, hierarchical<>>;
 /// Whether the collective copies and reduces nothing.
 constexpr bool only_copies(collective_kind c) { return c == collective_kind::allgather || c == collective_kind::broadcast; }
 
@@ -153,7 +155,7 @@ consteval bool legal() {
   static_assert(null,
                 "omni: a null_value is given at most once, to allgather and broadcast only, and is one of the elements' type");
   constexpr bool runs = C == collective_kind::allreduce || ((kind_of<A, T>() != kind::topology || is_for_family<A>)&&...);
-  static_assert(runs, "omni: reduce_scatter, allgather, reduce and broadcast run by automatic or colocated");
+  static_assert(runs, "omni: reduce_scatter, allgather, reduce and broadcast run by automatic, colocated or hierarchical<>");
   return type && known && one_role && one_partitioner && one_detector && one_arithmetic && one_topology && one_limit &&
          one_operation && sums && compressors <= 1 && encodable && sums_codes && asks && even && reduces &&
          roots <= (has_root ? 1 : 0) && sizes <= (has_sizes ? 1 : 0) && null && runs;

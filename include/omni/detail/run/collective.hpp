@@ -123,6 +123,7 @@ class collective : public operation_base {
       case stage::comparing:
         if (comparison_->progress()) return true;
         if (comparison_->done()) throw protocol(rank_, "the ranks' calls differ, but not their packets");
+        nudge_now_and_then();
         return false;
       case stage::running:
         return ran();
@@ -141,7 +142,8 @@ class collective : public operation_base {
       case stage::agreeing:
         return agreement_->wait(*messages_);
       case stage::comparing:
-        return comparison_->wait();
+        // A rank of this host that has given up sends nothing: MPI could wait for it for ever.
+        return transport_.shared_window() != nullptr ? yield() : comparison_->wait();
       case stage::running:
         return engine_->wait();
     }
@@ -268,6 +270,7 @@ class collective : public operation_base {
 
   // ---- running
   void run() {
+    if (called_off_ && !how_.has_stages) throw protocol(rank_, "the rank gave up");  // and so did all others
     if (!agrees_ && !call_.is_stage && !how_.over_datagrams) {  // each rank for itself: packets say whether they are packed
       call_.pack_by(call_.asks_to_pack() ? try_sample(call_).elements : 1);
       call_.packed = 1;

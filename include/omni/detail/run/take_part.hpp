@@ -11,11 +11,11 @@
 
 #include "../../error.hpp"
 #include "../call/call.hpp"
+#include "../call/part_of_rank.hpp"
 #include "../deal/parts.hpp"
-#include "../streams/stream_options.hpp"
 #include "argument_checks.hpp"
 
-// What a rank gives and gets in a reduce_scatter, an allgather, a reduce or a broadcast.
+// What a rank gives and gets in a reduce_scatter, an allgather, a reduce or a broadcast, as the caller has said it.
 
 namespace omni::detail {
 
@@ -36,16 +36,6 @@ inline std::vector<std::size_t> sizes_of_parts(const call& c, std::size_t n, int
   }
   if (left != 0) throw usage(text() << "omni: the parts have " << n - left << " elements, the tensor " << n);
   return {c.part_sizes.begin(), c.part_sizes.end()};
-}
-inline parts cut_in_parts(const call& c, const std::vector<std::size_t>& sizes) {
-  std::vector<parts::part> all;
-  std::size_t first = 0, largest = 0;
-  for (const auto n : sizes) {
-    all.push_back({first, n, c.blocks_in(n)});
-    first += n;
-    largest = std::max(largest, c.loops().largest(c.policies(), n));
-  }
-  return {std::move(all), 4 * stripe_blocks(c.element_bytes(), largest)};
 }
 
 /// What is wrong with a rank's part and the whole: the part lies in its place there, or apart from it.
@@ -76,7 +66,7 @@ inline void take_part(call& c, int rank, int ranks) {
       const std::span<const std::byte> out = c.out;
       if (out.data() == c.in.data() && out.size() == c.in.size()) c.out = c.out.subspan(p.first * element, p.size * element);
       expect_part(c.in, c.out, p.first, p.size, element);
-      c.see_as({.cut = std::move(cut), .gotten = {p.first, p.size}, .part = mine}, n, p.first);
+      see_part(c, std::move(cut), mine);
       break;
     }
     case collective_kind::allgather: {
@@ -90,24 +80,16 @@ inline void take_part(call& c, int rank, int ranks) {
       } else {
         expect_part(c.out, place, p.first, p.size, element);
       }
-      c.in = c.out;
-      c.see_as({.cut = std::move(cut), .gathers = true, .given = {p.first, p.size}, .part = mine}, n, 0);
+      see_part(c, std::move(cut), mine);
       break;
     }
     case collective_kind::reduce:
     case collective_kind::broadcast: {
       if (c.root < 0 || c.root >= ranks) throw usage(text() << "omni: root " << c.root << " of " << ranks << " ranks");
-      const block_range all{0, c.size()}, none{};
-      const bool is_root = rank == c.root;
-      if (c.kind == collective_kind::broadcast) {
-        if (c.group() == nullptr) expect_tensor(c.in, c.out, element);
-        c.see_as({.gathers = true, .given = is_root ? all : none});
-      } else {
-        if (is_root && c.group() == nullptr) expect_tensor(c.in, c.out, element);
-        if (!c.in.empty() && c.in.data() == nullptr) throw usage("omni: the input is null, but has elements");
-        if (!is_root) c.out = {};
-        c.see_as({.gotten = is_root ? all : none});
-      }
+      const bool reduces = c.kind == collective_kind::reduce, is_root = rank == c.root;
+      if ((!reduces || is_root) && c.group() == nullptr) expect_tensor(c.in, c.out, element);
+      if (reduces && !c.in.empty() && c.in.data() == nullptr) throw usage("omni: the input is null, but has elements");
+      see_as_root_or_not(c, is_root);
       break;
     }
   }

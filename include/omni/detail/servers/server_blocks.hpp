@@ -14,7 +14,6 @@
 #include "../memory/aligned_bytes.hpp"
 #include "../streams/in_stream.hpp"
 #include "../streams/out_stream.hpp"
-#include "../streams/stream_options.hpp"
 #include "../streams/unpacked_row.hpp"
 #include "../wire/packed_block.hpp"
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <span>
 #include <utility>
 #include <vector>
@@ -151,24 +152,15 @@ class stream_exchange {
     // First, for what has arrived may be an error.
     for (const auto& c : done)
       if (const stream_token t{c.token}; !t.is_receive()) s.sending(t).sent(t.slot());
+    std::exception_ptr error;
     for (const auto& c : done) {
-      const stream_token t{c.token};
-      if (!t.is_receive()) continue;
-      const auto index = t.index();
-      if (t.is_result()) {
-        report_.exchange_seconds += watch_.lap();
-        auto& stream = s.returning[index];
-        if (receive_results(stream, t.slot(), c)) {
-          deliver(index);
-          stream.post(messages_);
-        }
-        report_.deliver_seconds += watch_.lap();
-      } else {
-        auto& stream = s.arriving[index];
-        stream.arrived(t.slot(), c, [&] { return meet(stream, index); });
-        stream.post(messages_);
+      try {
+        if (const stream_token t{c.token}; t.is_receive()) take_arrived(t, c);
+      } catch (...) {  // what has arrived with it has arrived, too
+        if (!error) error = std::current_exception();
       }
     }
+    if (error) std::rethrow_exception(error);
     if (!failure_.is_mismatch() && met_all()) {
       for (const auto& i : s.arriving)
         if (i.aborted()) throw protocol(i.peer(), "the rank gave up, though all calls are alike");
@@ -230,6 +222,7 @@ class stream_exchange {
       while (!told() && since.elapsed() < (hurries_ ? brief : 1))
         for (const auto& c : messages_.poll())
           if (const stream_token t{c.token}; !t.is_receive()) s.sending(t).sent(t.slot());
+      if (!reach_all) take_to_the_end();
     } catch (...) {  // it was an error of the transport, then
     }
   }
@@ -259,6 +252,22 @@ class stream_exchange {
     return shares_ ? messages_.room(bytes) : streams_->buffers.take(bytes);
   }
 
+  void take_arrived(stream_token t, const completion& c) {
+    auto& s = *streams_;
+    if (t.is_result()) {
+      report_.exchange_seconds += watch_.lap();
+      auto& stream = s.returning[t.index()];
+      if (receive_results(stream, t.slot(), c)) {
+        deliver(t.index());
+        stream.post(messages_);
+      }
+      report_.deliver_seconds += watch_.lap();
+    } else {
+      auto& stream = s.arriving[t.index()];
+      stream.arrived(t.slot(), c, [&] { return meet(stream, t.index()); });
+      stream.post(messages_);
+    }
+  }
   // Compares the caller's arguments with this rank's.
   bool meet(const in_stream& stream, std::size_t index) {
     const auto theirs = stream.first().sender();
@@ -276,6 +285,29 @@ class stream_exchange {
   void drop(in_stream& stream) {
     stream.discard();
     stream.post(messages_);
+  }
+  // After an error here: a stream that had ended before cannot tell its peer of it. What that one still sends is taken, or it
+  // would wait.
+  void take_to_the_end() {
+    auto& s = *streams_;
+    for (auto* const streams : {&s.arriving, &s.returning})
+      for (auto& i : *streams) drop(i);
+    const auto over = [&] { return s.all_finished(s.arriving) && s.all_finished(s.returning); };
+    for (stopwatch since; !over() && since.elapsed() < (hurries_ ? brief : 1);)
+      for (const auto& c : messages_.poll()) {
+        since.lap();
+        const stream_token t{c.token};
+        if (!t.is_receive()) {
+          s.sending(t).sent(t.slot());
+          continue;
+        }
+        auto& stream = (t.is_result() ? s.returning : s.arriving)[t.index()];
+        try {
+          stream.arrived(t.slot(), c, [&] { return t.is_result() || meet(stream, t.index()); });
+          drop(stream);
+        } catch (...) {  // one that says nonsense; the others are not
+        }
+      }
   }
   // False if nothing is to be done with them.
   bool receive_results(in_stream& stream, std::size_t slot, const completion& c) {

@@ -55,10 +55,4 @@ struct stream_options {
   }
 };
 
-/// Blocks that follow each other on one owner: enough that copies are long, few enough that a packet has several.
-inline std::size_t stripe_blocks(std::size_t element_bytes, std::size_t largest_block) {
-  constexpr std::size_t bytes = std::size_t{16} << 10U;
-  return bytes / element_bytes / std::max<std::size_t>(largest_block, 1);
-}
-
 }  // namespace omni::detail

@@ -1,0 +1,205 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#include <doctest/doctest.h>
+#include <mpi.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <omni/omni.hpp>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "../support/collectives.hpp"
+#include "../support/effort.hpp"
+#include "world.hpp"
+
+// reduce_scatter, allgather, reduce and broadcast in two levels. On one host, so many consecutive ranks count as a host; hosts that
+// are some: tests/hosts.
+
+namespace {
+
+using levels = omni::hierarchical<>;
+using testing::armed_max;
+using testing::collective_cell;
+using testing::owned;
+using testing::rank;
+using testing::run_collectives;
+using testing::size;
+
+std::vector<std::size_t> equal_parts(std::size_t n) { return std::vector<std::size_t>(static_cast<std::size_t>(size()), n); }
+
+}  // namespace
+
+TEST_CASE("two levels: reduce_scatter, allgather, reduce and broadcast, of all sizes, patterns, roots and parts") {
+  std::uint64_t seed = 9000;
+  for (const int group : {0, 1, 2, 3, size()})
+    for (const std::size_t n : {0U, 1U, 5U, 300U, 9000U, 150001U})
+      for (const auto shape : patterns::all) {
+        ++seed;
+        if (testing::few && seed % 3 != 0) continue;
+        const collective_cell c{size(), n, shape, seed, static_cast<int>(seed / 2) % size(), seed % 2 == 0, seed % 5 != 0};
+        const auto where = c.str() + ", groups of " + std::to_string(group);
+        CAPTURE(where);
+        // MPI, which some stages may go to, folds in an order of its own.
+        CHECK(run_collectives<std::int32_t>(MPI_COMM_WORLD, rank(), c, omni::sum{}, levels{.group = group}) == "");
+        CHECK(run_collectives<double>(MPI_COMM_WORLD, rank(), c, omni::max{}, omni::fixed_blocks{50}, levels{.group = group}) ==
+              "");
+      }
+}
+
+TEST_CASE("two levels: which of these calls they are for, and what the reports say") {
+  if (size() < 4) return;
+  owned dup;
+  MPI_Comm_dup(MPI_COMM_WORLD, &dup.comm);
+  constexpr std::size_t part = 100000, block = 256;  // too much for MPI unseen
+  std::vector<int> whole(part * static_cast<std::size_t>(size()), 0), mine(part, 0);
+  mine[5 * block] = rank() + 1;
+  for (const int group : {2, 3}) {
+    const bool even = size() % group == 0;
+    const levels in_levels{.group = group};
+    auto r = omni::allgather(dup.comm, mine, whole, in_levels);
+    CHECK(r.topology == (even ? "hierarchical" : "colocated"));
+    CHECK(r.union_blocks == static_cast<std::size_t>(size()));
+    CHECK(r.blocks_sent == 1);
+    for (int k = 0; k < size(); ++k) CHECK(whole[static_cast<std::size_t>(k) * part + 5 * block] == k + 1);
+    r = omni::reduce_scatter(dup.comm, whole, mine, in_levels);
+    CHECK(r.topology == (even ? "hierarchical" : "colocated"));
+    CHECK(r.blocks_sent == static_cast<std::size_t>(size()));
+    CHECK(r.union_blocks == 1);
+    CHECK(mine[5 * block] == size() * (rank() + 1));
+    mine[5 * block] = rank() + 1;
+    // A root that the smallest group has no rank for.
+    for (const int root : {0, 1, group}) {
+      const bool has = root % group < (even ? group : size() % group);
+      auto x = whole;
+      r = omni::reduce(dup.comm, x, omni::root{root}, in_levels);
+      CHECK(r.topology == (has ? "hierarchical" : "colocated"));
+      if (rank() == root) CHECK(x[5 * block] == size());
+      r = omni::broadcast(dup.comm, x, omni::root{root}, in_levels);
+      CHECK(r.topology == (has ? "hierarchical" : "colocated"));
+      CHECK(x[5 * block] == size());
+      if (rank() == root) CHECK(r.blocks_sent == static_cast<std::size_t>(size()));
+      CHECK(r.union_blocks == static_cast<std::size_t>(size()));
+    }
+  }
+}
+
+TEST_CASE("two levels: many of these calls under way, waited for in another order") {
+  owned dup;
+  MPI_Comm_dup(MPI_COMM_WORLD, &dup.comm);
+  const levels pairs{.group = 2};
+  const auto n = static_cast<std::size_t>(size()) * 30000;
+  const auto part = n / static_cast<std::size_t>(size());
+  const int r = rank(), root = size() / 2;
+  for (int round = 0; round < 4; ++round) {
+    std::vector<int> a(n, 0), b(part), c(part, r + 1), d(n, -1), e(n, r), f(n, r == root ? 7 : -7), g(n, 1);
+    for (std::size_t i = 0; i < n; i += round % 2 == 0 ? 1 : 1000) a[i] = 1;
+    const auto given = a;
+    // Before the first blocking call there are no levels.
+    auto first = omni::ireduce_scatter(dup.comm, a, b, pairs);
+    auto second = omni::iallgather(dup.comm, c, d, pairs);
+    auto third = omni::ireduce(dup.comm, e, omni::root{root}, pairs);
+    auto fourth = omni::ibroadcast(dup.comm, f, omni::root{root}, pairs);
+    omni::allreduce(dup.comm, g, pairs);
+    const auto how = fourth.wait().topology;
+    CHECK(how == (size() == 1                                                      ? "local"
+                  : round == 0 || (size() % 2 != 0 && root % 2 != 0) || size() < 3 ? "colocated"
+                                                                                   : "hierarchical"));
+    second.wait();
+    first.wait();
+    third.wait();
+    std::vector<int> sums(part), parts(n);
+    for (std::size_t i = 0; i < part; ++i) sums[i] = given[static_cast<std::size_t>(r) * part + i] * size();
+    for (std::size_t i = 0; i < n; ++i) parts[i] = static_cast<int>(i / part) + 1;
+    CHECK(b == sums);
+    CHECK(d == parts);
+    CHECK(e == std::vector<int>(n, r == root ? size() * (size() - 1) / 2 : r));
+    CHECK(f == std::vector<int>(n, 7));
+    CHECK(g == std::vector<int>(n, size()));
+  }
+}
+
+TEST_CASE("two levels: ranks that call such collectives differently all hear of it, and the next call works") {
+  if (size() < 3) return;
+  owned dup;
+  MPI_Comm_dup(MPI_COMM_WORLD, &dup.comm);
+  const levels pairs{.group = 2};
+  std::vector<float> x(static_cast<std::size_t>(size()) * 40000, 1), part(40000, 1);
+  const auto field = [&](const std::function<void()>& usual, const std::function<void()>& other) {
+    std::string what = "nothing";
+    try {
+      rank() == size() - 1 ? other() : usual();
+    } catch (const omni::mismatch& m) {
+      what = m.field();
+    } catch (const std::exception& e) {
+      what = e.what();
+    }
+    std::vector<float> y(x.size(), rank() == 1 ? 2 : 3);
+    omni::broadcast(dup.comm, y, omni::root{1}, pairs);
+    CHECK(y == std::vector<float>(x.size(), 2));
+    return what;
+  };
+  using omni::root;
+  CHECK(field([&] { omni::reduce(dup.comm, x, root{0}, pairs); }, [&] { omni::reduce(dup.comm, x, root{1}, pairs); }) == "root");
+  CHECK(field([&] { omni::broadcast(dup.comm, x, root{0}, pairs); }, [&] { omni::reduce(dup.comm, x, root{0}, pairs); }) ==
+        "kind of call");
+  CHECK(field([&] { omni::allgather(dup.comm, part, x, pairs); },
+              [&] { omni::allgather(dup.comm, part, x, levels{.group = 1}); }) == "topology's options");
+  auto sizes = equal_parts(40000), others = sizes;
+  others[0] -= 256;
+  others[1] += 256;
+  CHECK(field([&] { omni::reduce_scatter(dup.comm, x, omni::part_sizes{sizes}, pairs); },
+              [&] { omni::reduce_scatter(dup.comm, x, omni::part_sizes{others}, pairs); }) == "parts or partition (a hash)");
+}
+
+namespace {
+
+struct armed_look {
+  inline static bool armed = false;
+  template <class T>
+  [[nodiscard]] std::uint64_t mark(std::span<const T> run, std::size_t block, const T& identity) const {
+    if (armed) throw std::runtime_error("boom");
+    return omni::simd_detector{}.mark(run, block, identity);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("two levels: a rank that fails in such a call is heard of on all hosts") {
+  if (size() < 3) return;
+  const levels pairs{.group = 2};
+  for (int which = 0; which < 4; ++which)
+    for (int thrower = 0; thrower < size(); ++thrower) {
+      if (testing::few && thrower % 4 != which) continue;  // each waits a second for what does not come
+      owned dup;
+      MPI_Comm_dup(MPI_COMM_WORLD, &dup.comm);
+      std::vector<int> x(static_cast<std::size_t>(size()) * 40000, rank() + 1), part(40000, 1);
+      const auto run = [&] {
+        if (which == 0) omni::reduce_scatter(dup.comm, x, part, armed_max{}, pairs);
+        if (which == 1) omni::reduce(dup.comm, x, omni::root{1}, armed_max{}, pairs);
+        if (which == 2) omni::allgather(dup.comm, part, x, armed_look{}, pairs);
+        if (which == 3) omni::broadcast(dup.comm, x, omni::root{0}, armed_look{}, pairs);
+      };
+      armed_max::armed = armed_look::armed = rank() == thrower;
+      std::string heard;
+      try {
+        run();
+      } catch (const std::exception& e) {
+        heard = e.what();
+      }
+      armed_max::armed = armed_look::armed = false;
+      const auto where = "call " + std::to_string(which) + ", rank " + std::to_string(thrower) + ": " + heard;
+      CAPTURE(where);
+      // Some have nothing to fold, or to look at; some have all that they need before another fails.
+      if (rank() == thrower) CHECK((heard == "boom" || (heard.empty() && which != 0)));
+      else CHECK((heard.empty() || heard.find("gave up") != std::string::npos));
+      if (!heard.empty()) continue;
+      if (which == 1 && rank() == 1) CHECK(x == std::vector<int>(x.size(), size()));
+      if (which == 2) CHECK(x == std::vector<int>(x.size(), 1));
+      if (which == 3) CHECK(x == std::vector<int>(x.size(), 1));
+    }
+}
