@@ -79,8 +79,8 @@ class cost_model {
   }
   /// Of Ethernet up to 2 Gbit/s.
   [[nodiscard]] bool is_slow() const { return at_.link_rate < 250e6; }
-  /// Whether two levels are worth so many passes over memory more. `saved`: of what a rank sends on its host's link, what it need
-  /// not, as a share of the tensor.
+  /// Whether two levels are worth so many additional passes over memory. `saved`: the share of the tensor that a rank then need not
+  /// send over its host's link.
   [[nodiscard]] bool is_worth_levels(double saved, double passes) const { return saved > passes * at_.link_rate / at_.scan_rate; }
 
   /// Density of the union, where blocks are not null independently of each other.

@@ -25,7 +25,8 @@ namespace omni {
 ///   (`usage` if that does not come out even); an operation (default sum) and policies.
 ///
 /// Each part is cut into blocks for itself. By colocated rank r folds part r in rank order: the bits are the same in all runs,
-/// those of omni::allreduce by colocated. By automatic MPI may have it, as in omni::allreduce, and fold in an order of its own.
+/// those of omni::allreduce by colocated. By automatic MPI may have it, as in omni::allreduce, and fold in an order of its own; or
+/// two levels, which fold host by host (docs/algorithms.md has what they cost).
 ///
 /// Cost, N ranks, S bytes, d the share of non-null blocks here: N-1 messages for a nearly empty tensor, (N-1)/N d S bytes each way.
 ///
@@ -72,7 +73,7 @@ template <class... Policies, class Comm, class Data, class... More>
 ///
 /// The other ranks fold in rank order and send what comes of it to the root; where that would be more, or the tensor is small or
 /// there are two ranks, the root folds. By colocated the bits are those of omni::allreduce by colocated; by automatic MPI may have
-/// it.
+/// it, or two levels, which fold host by host.
 ///
 /// Cost, u the share of blocks that are not null on some rank: d S bytes out of each rank and u S into the root in the first way,
 /// (N-1) d S into the root in the second; N-1 messages for a nearly empty tensor, and as many for the comparison of the calls.

@@ -203,6 +203,11 @@ TEST_CASE("automatic: two levels of the other collectives, where they save more 
   asked.forced = omni::detail::preset::hierarchical;
   CHECK(choice(kind::reduce, 0.01, asked) == algorithm::levels);
   CHECK(automatic{}.choose_of_family(kind::broadcast, 4096, 1, slow) == algorithm::native);
+  // A stage for each host wants something to do.
+  const auto many = hosts(64, 8, gigabit);
+  const auto one_mib = [&](kind k) { return automatic{}.choose_of_family(k, std::size_t{1} << 20U, 0.8, many); };
+  CHECK(one_mib(kind::allgather) == algorithm::levels);
+  CHECK(automatic{}.choose_of_family(kind::allgather, std::size_t{1} << 18U, 0.8, many) != algorithm::levels);
   // Nothing measured: 6 x 1/16.
   CHECK(choice(kind::broadcast, 0.7, hosts(4, 2, {})) == algorithm::streams);
   CHECK(choice(kind::broadcast, 0.8, hosts(4, 2, {})) == algorithm::levels);

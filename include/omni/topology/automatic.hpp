@@ -177,6 +177,11 @@ struct automatic {
     if (is_native(kind, bytes, density, here)) return detail::algorithm::native;
     const bool in_levels = here.forced == detail::preset::automatic ? is_worth_levels(density, kind, here)
                                                                     : here.forced == detail::preset::hierarchical;
+    // These two have a stage for each host.
+    constexpr std::size_t least = std::size_t{64} << 10U;
+    const bool has_parts = kind == detail::collective_kind::reduce_scatter || kind == detail::collective_kind::allgather;
+    const auto hosts = static_cast<std::size_t>(here.ranks / std::max(here.ranks_of_a_host, 1));
+    if (has_parts && here.forced == detail::preset::automatic && bytes < hosts * least) return detail::algorithm::streams;
     return here.levels && in_levels ? detail::algorithm::levels : detail::algorithm::streams;
   }
   /// Up to which size they go to MPI without a word to the other ranks where those share memory: asking takes longer.

@@ -35,7 +35,7 @@ struct level_memory {
 ///     broadcast        the same backwards
 class family_engine final : public staged_engine {
  public:
-  /// Whether the ranks lie on their hosts as that needs it; the same on all of them.
+  /// Whether the placement of the ranks on hosts allows two levels; all ranks find the same.
   [[nodiscard]] static bool suits(const call& c, const transport_levels& levels) {
     if (levels.hosts.size() < 2 || levels.parts < 1) return false;
     if (has_root(c)) return place_of(c.root, levels).rank < static_cast<std::size_t>(levels.parts);
@@ -79,7 +79,7 @@ class family_engine final : public staged_engine {
   }
 
  private:
-  static constexpr const char *inside = "its part inside the host", *between = "its part between hosts";
+  static constexpr const char *inside = "the stage inside the host", *between = "the stage between hosts";
   struct place {
     std::size_t host, rank;  // the rank of its host
   };

@@ -219,10 +219,14 @@ class stream_exchange {
           if (!o.close(messages_, packet_abort) && !reach_all) all = false;
         return all;
       };
-      while (!told() && since.elapsed() < (hurries_ ? brief : 1))
-        for (const auto& c : messages_.poll())
-          if (const stream_token t{c.token}; !t.is_receive()) s.sending(t).sent(t.slot());
-      if (!reach_all) take_to_the_end();
+      for (auto* const streams : {&s.arriving, &s.returning})
+        for (auto& i : *streams) drop(i);
+      const double patience = hurries_ ? brief : 1;
+      while (!told() && since.elapsed() < patience) drop_all(messages_.poll());
+      // A stream that had ended before cannot tell its peer. What that one still sends is taken, or it would wait.
+      const auto over = [&] { return reach_all || (s.all_finished(s.arriving) && s.all_finished(s.returning)); };
+      for (since.lap(); !over() && since.elapsed() < patience;)
+        if (drop_all(messages_.poll())) since.lap();
     } catch (...) {  // it was an error of the transport, then
     }
   }
@@ -286,28 +290,22 @@ class stream_exchange {
     stream.discard();
     stream.post(messages_);
   }
-  // After an error here: a stream that had ended before cannot tell its peer of it. What that one still sends is taken, or it
-  // would wait.
-  void take_to_the_end() {
+  bool drop_all(std::span<const completion> done) {
     auto& s = *streams_;
-    for (auto* const streams : {&s.arriving, &s.returning})
-      for (auto& i : *streams) drop(i);
-    const auto over = [&] { return s.all_finished(s.arriving) && s.all_finished(s.returning); };
-    for (stopwatch since; !over() && since.elapsed() < (hurries_ ? brief : 1);)
-      for (const auto& c : messages_.poll()) {
-        since.lap();
-        const stream_token t{c.token};
-        if (!t.is_receive()) {
-          s.sending(t).sent(t.slot());
-          continue;
-        }
-        auto& stream = (t.is_result() ? s.returning : s.arriving)[t.index()];
-        try {
-          stream.arrived(t.slot(), c, [&] { return t.is_result() || meet(stream, t.index()); });
-          drop(stream);
-        } catch (...) {  // one that says nonsense; the others are not
-        }
+    for (const auto& c : done) {
+      const stream_token t{c.token};
+      if (!t.is_receive()) {
+        s.sending(t).sent(t.slot());
+        continue;
       }
+      auto& stream = (t.is_result() ? s.returning : s.arriving)[t.index()];
+      try {
+        stream.arrived(t.slot(), c, [&] { return t.is_result() || meet(stream, t.index()); });
+        drop(stream);
+      } catch (...) {  // one that says nonsense; the others are not
+      }
+    }
+    return !done.empty();
   }
   // False if nothing is to be done with them.
   bool receive_results(in_stream& stream, std::size_t slot, const completion& c) {
