@@ -51,6 +51,19 @@ TEST_CASE("two levels: reduce_scatter, allgather, reduce and broadcast, of all s
       }
 }
 
+TEST_CASE("two levels: ranks of a host that do not follow each other") {
+  owned turned;  // on two hosts, one rank of each in turn
+  const int half = (size() + 1) / 2, key = rank() < half ? 2 * rank() : 2 * (rank() - half) + 1;
+  MPI_Comm_split(MPI_COMM_WORLD, 0, key, &turned.comm);
+  int self = 0;
+  MPI_Comm_rank(turned.comm, &self);
+  for (const std::size_t n : {3U, 5000U, 300001U}) {
+    const collective_cell c{size(), n, patterns::shape::clustered, 9500 + n, size() - 1, n != 3, n == 5000};
+    CHECK(run_collectives<std::int32_t>(turned.comm, self, c, omni::sum{}, levels{}) == "");
+    CHECK(run_collectives<double>(turned.comm, self, c, omni::max{}) == "");
+  }
+}
+
 TEST_CASE("two levels: which of these calls they are for, and what the reports say") {
   if (size() < 4) return;
   owned dup;
