@@ -33,6 +33,8 @@ namespace detail {
 
 /// The collectives of the family: what a call is for.
 enum class collective_kind : std::uint8_t { allreduce, reduce_scatter, allgather, reduce, broadcast };
+/// Whether the collective copies and reduces nothing.
+constexpr bool only_copies(collective_kind c) { return c == collective_kind::allgather || c == collective_kind::broadcast; }
 
 }  // namespace detail
 

@@ -112,15 +112,10 @@ struct automatic {
     const calibration assumed{1, 1.0 / here.ranks_of_a_host, scan};
     const detail::cost_model model(here.measured.known() ? here.measured : assumed, here.ranks);
     const double ranks = here.ranks_of_a_host, others = (ranks - 1) / ranks;
-    switch (kind) {
-      case detail::collective_kind::allreduce:
-        return model.is_worth_levels((density + model.united(density)) * others, 2);
-      case detail::collective_kind::allgather:
-      case detail::collective_kind::broadcast:
-        return model.is_worth_levels(density * others, 6);
-      default:  // what a host's ranks have in common is sent once
-        return model.is_worth_levels(density - (1 - std::pow(1 - density, ranks)) / ranks, 6);
-    }
+    if (kind == detail::collective_kind::allreduce) return model.is_worth_levels((density + model.united(density)) * others, 2);
+    if (only_copies(kind)) return model.is_worth_levels(density * others, 6);
+    // What a host's ranks have in common is sent once.
+    return model.is_worth_levels(density - (1 - std::pow(1 - density, ranks)) / ranks, 6);
   }
   [[nodiscard]] detail::algorithm choose(std::size_t bytes, double density, const detail::selection_context& here) const {
     using detail::algorithm;

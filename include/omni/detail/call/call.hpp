@@ -124,8 +124,6 @@ class call {
   [[nodiscard]] const null_element& null() const { return null_; }
   /// Whether a block that is marked null is so to the bit, for the library has looked: sending it changes nothing.
   [[nodiscard]] bool is_seen_exactly() const { return skips() && loops_->mark == nullptr && !elsewhere_ && !codec_ && !gathers(); }
-  /// Whether nothing is folded.
-  [[nodiscard]] bool only_copies() const { return kind == collective_kind::allgather || kind == collective_kind::broadcast; }
   /// Makes n elements null.
   void clear_elements(std::byte* to, std::size_t n) const { fill(to, n * element_bytes(), null_); }
   /// What one rank alone has to do.

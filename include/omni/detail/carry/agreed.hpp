@@ -35,7 +35,7 @@ inline selection_context context_of(const any_transport& transport) {
 }
 /// Whether a call may run in two levels: so many consecutive ranks, or those of a host.
 inline bool has_levels(const call& c, const any_transport& transport, int group) {
-  const bool splits = c.only_copies() ? c.equal_blocks() : c.loops().two_levels;
+  const bool splits = only_copies(c.kind) ? c.equal_blocks() : c.loops().two_levels;
   return c.group() == nullptr && splits && transport.has_levels(group, c.blocking);
 }
 

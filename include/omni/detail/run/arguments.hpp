@@ -93,8 +93,6 @@ constexpr auto pick(const Default& otherwise, const First& first, const More&...
 template <class A>
 inline constexpr bool is_for_family =
     std::is_same_v<A, automatic> || std::is_same_v<A, colocated> || std::is_same_v<A, hierarchical<>>;
-/// Whether the collective copies and reduces nothing.
-constexpr bool only_copies(collective_kind c) { return c == collective_kind::allgather || c == collective_kind::broadcast; }
 
 /// Whether an argument is no operation but sum.
 template <class A, class T>

@@ -290,6 +290,7 @@ class stream_exchange {
     stream.discard();
     stream.post(messages_);
   }
+  // The same of whatever has come or gone; true if anything had.
   bool drop_all(std::span<const completion> done) {
     auto& s = *streams_;
     for (const auto& c : done) {
