@@ -13,20 +13,21 @@ usage: bench/gpu.sh [--dry-run] [--only LIST] [--arch sm_NN] [--mib N] [--call-m
 
 Needs nvcc and g++ with C++20, and nothing else: no CMake, no MPI, no packages. Ranks are threads on one GPU. Compiles the GPU tests, the
 benchmark and the examples; runs the tests; runs them again under compute-sanitizer (memcheck, racecheck), if it is there; then measures
-copy bandwidth, detection, detection with compaction, scatter, and whole allreduces against copying the dense tensor through the host, and
-with two GPUs and NCCL against NCCL. Prints a table, with what each figure should come to; leaves it and its JSON in build/gpu.
+what memory gives, detection, detection with compaction, scatter, fold, expand, and whole allreduces on the device against those folded
+on the host and against copying the dense tensor through the host; and NCCL's, where NCCL is. Prints a table, with what each figure
+should come to; leaves it and its JSON in build/gpu.
 
   --dry-run    compile everything for sm_80 and sm_90 and run what needs no device
   --only LIST  only these, of build,test,measure,memcheck,racecheck, which is also the order: a machine may be lent for minutes
   --arch A     compile for this architecture (default: that of the machine's GPU)
-  --mib N      size of the tensor that kernels are measured on (default 4096; it takes twice that of device memory)
-  --call-mib N size of the tensor of whole calls (default 1024)
+  --mib N      size of the tensor that kernels are measured on (default 1024; it takes twice that of device memory)
+  --call-mib N size of the tensor of whole calls (default 256)
 
 The exit status is 0 if all that was run has passed.
 EOF
 }
 
-dry=0 only= arch='' mib=4096 call_mib=1024
+dry=0 only= arch='' mib=1024 call_mib=256
 while [ $# -gt 0 ]; do
   case "$1" in
     --dry-run) dry=1 ;;
@@ -83,9 +84,12 @@ if echo '#include <mpi.h>' | g++ -E -x c++ - > /dev/null 2>&1; then
     unset CPATH CPLUS_INCLUDE_PATH C_INCLUDE_PATH
   fi
 fi
+# NCCL as a package of the system, or of Python.
 nccl=()
 if printf '#include <nccl.h>\n' | "$nvcc" -E -x cu - > /dev/null 2>&1 && { printf 'int main() {}\n' | "$nvcc" -x cu - -o "$out/probe" -lnccl > /dev/null 2>&1; }; then
   nccl=(-DOMNI_BENCH_NCCL=1 -lnccl)
+elif at=$(python3 -c 'import nvidia.nccl; print(list(nvidia.nccl.__path__)[0])' 2> /dev/null) && [ -e "$at/include/nccl.h" ]; then
+  nccl=(-DOMNI_BENCH_NCCL=1 "-I$at/include" "$at/lib/libnccl.so.2" "-Xlinker=-rpath,$at/lib")
 fi
 rm -f "$out/probe"
 

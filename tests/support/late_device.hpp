@@ -90,18 +90,42 @@ inline void run_scatter(const omni::detail::scatter_job& job) {
       for (std::uint32_t t = 0; t < omni::detail::tiles::threads; ++t) omni::detail::scatter<width()>(job, b, t);
   });
 }
+/// Runs the steps of omni/cuda/fold_tiles.hpp for each tile of slots, and `last` for each thread of it.
+template <unsigned Vectors, class Last>
+void run_union(const omni::detail::union_tiles<Vectors>& job, const omni::detail::sections& found, std::uint32_t ranks,
+               const Last& last) {
+  using namespace omni::detail;
+  for (std::uint32_t b = job.pieces(); b-- != 0;) {
+    const union_piece piece(job, b);
+    if (piece.slots == 0) continue;
+    union_shared<Vectors> s;
+    std::memset(&s, 0xee, sizeof(s));  // shared memory begins as anything
+    for (std::uint32_t t = tiles::threads; t-- != 0;) begin_places(piece, t, s);
+    for (auto stride = shorter(job.united.mark_words);; stride = shorter(stride)) {
+      const auto from = s.first;
+      for (std::uint32_t t = tiles::threads; t-- != 0;)
+        seek_places(job, piece, t, from, stride, [&](std::uint32_t word) { s.first = std::max(s.first, word); });
+      if (stride == 1) break;
+    }
+    for (std::uint32_t t = tiles::threads; t-- != 0;) note_places(job, piece, t, s, found, ranks);
+    for (std::uint32_t t = 0; t < tiles::threads; ++t) last(piece, t, s);
+  }
+}
 template <class T, class Op>
 void run_fold(const omni::detail::fold_job& job) {
   with_width(job.cut.width, [&](auto width) {
     if constexpr (width() >= sizeof(T))
-      for (std::uint32_t b = job.tile_count * job.pieces(); b-- != 0;)
-        for (std::uint32_t t = 0; t < omni::detail::tiles::threads; ++t) omni::detail::fold<width(), T, Op>(job, b, t);
+      run_union(job, job.found, job.ranks,
+                [&](const auto& piece, std::uint32_t t, const auto& s) { omni::detail::fold<width(), T, Op>(job, piece, t, s); });
   });
 }
 inline void run_expand(const omni::detail::expand_job& job) {
   with_width(job.cut.width, [&](auto width) {
-    for (std::uint32_t b = job.tile_count * job.pieces(); b-- != 0;)
-      for (std::uint32_t t = 0; t < omni::detail::tiles::threads; ++t) omni::detail::expand<width()>(job, b, t);
+    run_union(job, {}, 0, [&](const auto& piece, std::uint32_t t, const auto& s) {
+      omni::detail::expand_thread<width()> mine;
+      omni::detail::fetch<width()>(job, piece, t, mine);
+      omni::detail::expand<width()>(job, piece, t, s, mine);
+    });
   });
 }
 inline void run_fill(const omni::detail::fill_job& job) {
@@ -113,8 +137,9 @@ inline void run_fill(const omni::detail::fill_job& job) {
 /// Streams, events and memory of a device. One thread uses it.
 class late_machine {
  public:
-  explicit late_machine(std::uint64_t seed = 1) : g_(seed) {}
+  explicit late_machine(std::uint64_t seed = 1) : reaches(seed % 2 == 0), g_(seed) {}
 
+  bool reaches = false;  ///< the memory of others, for kernels to read
   int entered = 0;
   int allocations = 0;      ///< so far, of either kind
   std::size_t copied = 0;   ///< bytes
@@ -229,7 +254,10 @@ struct late_device {
   event make_event() { return event{machine->make_event()}; }
   static void destroy(stream /*s*/) noexcept {}
   static void destroy(event /*e*/) noexcept {}
-  void reach_others() const { machine->expect_entered(); }
+  [[nodiscard]] bool reach_others() const {
+    machine->expect_entered();
+    return machine->reaches;
+  }
   void copy(stream s, void* to, const void* from, std::size_t n) {
     machine->copied += n;
     machine->push(number(s), [=] { std::memcpy(to, from, n); });

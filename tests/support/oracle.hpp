@@ -8,6 +8,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <omni/element.hpp>
@@ -32,12 +33,26 @@ inline double small_float_value(std::uint16_t bits, int exponent_bits, int fract
   if (exponent == 0) return sign * std::ldexp(fraction, 1 - bias - fraction_bits);
   return sign * std::ldexp(fraction + (1 << fraction_bits), exponent - bias - fraction_bits);
 }
-inline float half_to_float(std::uint16_t bits) { return static_cast<float>(small_float_value(bits, 5, 10)); }
-inline float bfloat_to_float(std::uint16_t bits) { return static_cast<float>(small_float_value(bits, 8, 7)); }
+/// The values of all patterns, worked out once.
+inline const double* small_float_values(int exponent_bits, int fraction_bits) {
+  const auto make = [](int e, int f) {
+    std::vector<double> all;
+    for (unsigned bits = 0; bits < 0x10000U; ++bits) all.push_back(small_float_value(static_cast<std::uint16_t>(bits), e, f));
+    return all;
+  };
+  static const auto halves = make(5, 10), bfloats = make(8, 7);
+  if (exponent_bits == 5 && fraction_bits == 10) return halves.data();
+  if (exponent_bits == 8 && fraction_bits == 7) return bfloats.data();
+  std::abort();
+}
+
+inline float half_to_float(std::uint16_t bits) { return static_cast<float>(small_float_values(5, 10)[bits]); }
+inline float bfloat_to_float(std::uint16_t bits) { return static_cast<float>(small_float_values(8, 7)[bits]); }
 
 /// Nearest, ties to the even pattern, by bisection over the finite values. Not for NaN.
 inline std::uint16_t nearest_small_float(float x, int exponent_bits, int fraction_bits) {
-  const auto value = [=](unsigned b) { return small_float_value(static_cast<std::uint16_t>(b), exponent_bits, fraction_bits); };
+  const auto* const value_of = small_float_values(exponent_bits, fraction_bits);
+  const auto value = [=](unsigned b) { return value_of[b]; };
   const double magnitude = std::fabs(static_cast<double>(x));
   const auto sign = std::signbit(x) ? 0x8000U : 0U;
   const auto infinity = ((1U << exponent_bits) - 1U) << fraction_bits;

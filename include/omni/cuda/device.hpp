@@ -50,8 +50,8 @@ concept accelerator = std::copyable<D> && std::equality_comparable<D> &&
   d.template fold<float, sum>(s, fold_job{});
   d.expand(s, expand_job{});
   d.fill(s, fill_job{});
-  d.reach_others();  // before their memory is copied from: directly, where it can be
-  d.enter();         // an object while which this thread works with the device
+  { d.reach_others() } -> std::convertible_to<bool>;  // before their memory is used: whether kernels can read all of it
+  d.enter();                                          // an object while which this thread works with the device
 };
 
 /// Memory that grows and is kept.

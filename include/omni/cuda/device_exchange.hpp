@@ -42,9 +42,9 @@ struct exchange_state {
 ///
 /// To each peer goes a first packet with the call's signature. Then for each chunk a section (fold_tiles.hpp) says what blocks
 /// there are for the peer to fold, and a message from the device's memory has those; the same, to everybody, for what came of it.
-/// Where ranks are threads the section says where the blocks lie, and whoever fetches them acknowledges that. The last word of
-/// each, for which the others listen from the beginning, is that its output is written or that it gives up: blocks may be on their
-/// way to one that takes them no more, and no rank is done as long as another may fail.
+/// Where ranks are threads the section says where the blocks lie, and whoever has read them there acknowledges that. The last word
+/// of each, for which the others listen from the beginning, is that its output is written or that it gives up: blocks may be on
+/// their way to one that takes them no more, and no rank is done as long as another may fail.
 ///
 /// No rank waits in a cycle: a chunk waits only for itself on other ranks, and for the chunk that had its buffers before.
 template <class T, class Op, class Device>
@@ -97,8 +97,8 @@ class device_engine {
       if (!greeting_.complete()) return moved;
       if (greeting_.differs()) messages_.cancel(last_words);
       const auto width = greeting_.conclude();
-      if (by_address_) transfer_.reach_others();
-      chunks_ = &transfer_.begin_exchange(width, rank_, ranks_, chunk_bytes_);
+      const auto way = !by_address_ ? passage::sent : transfer_.reaches_others() ? passage::stays : passage::fetched;
+      chunks_ = &transfer_.begin_exchange(width, rank_, ranks_, chunk_bytes_, way);
     }
     for (auto c = done_; c < begun_; ++c)
       if (advance(c)) moved = true;
@@ -245,10 +245,12 @@ class device_engine {
     }
   }
   void collect(std::size_t c) {
-    for (std::size_t i = 0; i < peers(); ++i)
-      if (!chunks_->is_sound(c, chunks_->united(c, rank_of(i)), rank_of(i))) refuse(i);
+    for (std::size_t i = 0; i < peers(); ++i) {
+      const auto* const section = chunks_->united(c, rank_of(i));
+      if (!chunks_->is_sound(c, section, rank_of(i))) refuse(i);
+      report_.union_blocks += chunks_type::head_of(section).count;
+    }
     chunks_->place_united(c, [&](std::size_t rank, std::span<std::byte> to, const std::byte* from) {
-      report_.union_blocks += to.size() / chunks_->block_bytes();
       if (by_address_) chunks_->fetch_for_writing(to, from);
       else receive(c, peer_of(rank), results, to, kind::united_blocks, at(c).returning);
     });
@@ -284,7 +286,7 @@ class device_engine {
     messages_.receive(s_->peers[i], way, to, token::make(what, i, c % depth));
     ++under_way;
   }
-  // Tells a peer that its blocks have been fetched.
+  // Tells a peer that its blocks have been read.
   void acknowledge(std::size_t c, std::size_t i, const std::byte* section) {
     if (by_address_) {
       if (chunks_->slots(section).empty()) return;

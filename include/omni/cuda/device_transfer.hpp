@@ -143,13 +143,13 @@ class device_transfer final : public tensor_elsewhere {
     const auto addresses = reinterpret_cast<std::uintptr_t>(tensor_.in) | reinterpret_cast<std::uintptr_t>(tensor_.out);
     return tiles(tensor_.bytes, tensor_.block_bytes, addresses).width;
   }
-  exchange_chunks<Device>& begin_exchange(std::uint32_t width, int rank, int ranks, std::size_t chunk_bytes) {
+  exchange_chunks<Device>& begin_exchange(std::uint32_t width, int rank, int ranks, std::size_t chunk_bytes, passage way) {
     auto& b = *buffers_;
-    exchange_.begin(device_, b.exchange, job(), tensor_.out, width, rank, ranks, chunk_bytes, b.called.get(),
+    exchange_.begin(device_, b.exchange, job(), tensor_.out, width, rank, ranks, chunk_bytes, way, b.called.get(),
                     b.output.writing.get());
     return exchange_;
   }
-  void reach_others() { device_.reach_others(); }
+  [[nodiscard]] bool reaches_others() { return device_.reach_others(); }
   [[nodiscard]] std::size_t exchange_bytes() const { return buffers_->exchange.bytes(); }
   /// Others may go on reading and writing the buffers.
   void leak() { leaks_ = true; }

@@ -44,6 +44,10 @@ struct exchange_buffers {
   }
 };
 
+/// How what others have gets to where kernels read it: in messages; fetched, where ranks are threads of one process; or not at all,
+/// for kernels read it where it lies.
+enum class passage : std::uint8_t { sent, fetched, stays };
+
 /// The device's part in a reduction that never leaves it: the tensor in chunks, of which the ranks own the tiles in turn. A chunk
 /// is scanned and compacted, each owner's blocks together; what the ranks have of an owner's tiles is folded there; and the union
 /// of all owners' is put to its places. What the host has to know are sections (fold_tiles.hpp); after begin() nothing here waits
@@ -55,16 +59,19 @@ class exchange_chunks {
  public:
   static constexpr std::size_t depth = buffers::depth;
   static constexpr std::size_t most_chunk_bytes = std::size_t{32} << 20U, least_chunk_bytes = std::size_t{2} << 20U;
+  /// Where nothing is sent a chunk costs kernels and little else, so there are few: 64 MiB in one take 0.31 ms where eight chunks
+  /// take 0.84 (four ranks on an H100, 1 % not null), and larger ones save nothing.
+  static constexpr std::size_t unsent_chunk_bytes = std::size_t{64} << 20U;
 
   /// Whether blocks are so small that a chunk can have tiles of all ranks. The same on all of them.
   [[nodiscard]] static bool fits(std::uint64_t bytes, std::uint64_t block_bytes, int ranks) {
     return tiles(bytes, block_bytes, 16).tile_bytes() <= most_chunk_bytes / static_cast<std::uint64_t>(ranks);
   }
 
-  /// `job` has the tensor, and what null is. `width` as all ranks have agreed; `chunk_bytes`: about, or 0. Work begins after
-  /// `after`.
+  /// `job` has the tensor, and what null is. `width` as all ranks have agreed; `chunk_bytes`: about, or 0; `way`: whether it is
+  /// `sent` is the same on all. Work begins after `after`.
   void begin(Device& device, buffers& b, const compact_job& job, std::byte* out, std::uint32_t width, int rank, int ranks,
-             std::size_t chunk_bytes, typename Device::event after, typename Device::stream writing) {
+             std::size_t chunk_bytes, passage way, typename Device::event after, typename Device::stream writing) {
     device_ = device;
     b_ = &b;
     job_ = job;
@@ -72,9 +79,11 @@ class exchange_chunks {
     out_ = out;
     rank_ = static_cast<std::uint32_t>(rank);
     ranks_ = static_cast<std::uint32_t>(ranks);
+    way_ = way;
     writing_ = writing;
     const auto all = job_.cut.count();
-    const auto chosen = std::clamp<std::uint64_t>(job_.cut.bytes / 8, least_chunk_bytes, most_chunk_bytes);
+    const auto chosen = way != passage::sent ? unsent_chunk_bytes
+                                             : std::clamp<std::uint64_t>(job_.cut.bytes / 8, least_chunk_bytes, most_chunk_bytes);
     const auto of_chunk = std::clamp<std::uint64_t>((chunk_bytes != 0 ? chunk_bytes : chosen) / job_.cut.tile_bytes(), 1,
                                                     std::max<std::uint64_t>(all, 1));
     tiles_of_owner_ = (of_chunk + ranks_ - 1) / ranks_;
@@ -90,8 +99,9 @@ class exchange_chunks {
       c.written.make(device_);
       c.packed.reserve(device_, ranks_ * room() * job_.cut.block_bytes);
       // As much as a dense tensor takes: to grow in the middle of a call, or of a later one, would hold up all of the device.
-      c.arrived.reserve(device_, (ranks_ - 1) * room() * job_.cut.block_bytes);
-      c.returned.reserve(device_, (ranks_ - 1) * room() * job_.cut.block_bytes);
+      const auto of_others = way == passage::stays ? 0 : (ranks_ - 1) * room() * job_.cut.block_bytes;
+      c.arrived.reserve(device_, of_others);
+      c.returned.reserve(device_, of_others);
       c.united.reserve(device_, room() * job_.cut.block_bytes);
       c.found.reserve(device_, ranks_ * section_bytes());
       c.tables.reserve(device_, 2 * ranks_ * section_bytes());
@@ -108,7 +118,9 @@ class exchange_chunks {
   // owner's.
   [[nodiscard]] std::byte* mine(std::size_t chunk, std::size_t owner) const { return told(chunk, owner); }
   [[nodiscard]] std::byte* heard(std::size_t chunk, std::size_t rank) const { return told(chunk, ranks_ + rank); }
-  [[nodiscard]] std::byte* united(std::size_t chunk, std::size_t owner) const { return told(chunk, 2 * ranks_ + owner); }
+  [[nodiscard]] std::byte* united(std::size_t chunk, std::size_t owner) const {
+    return told(chunk, 2 * ranks_ + (owner + ranks_ - rank_) % ranks_);  // this rank's first: it is copied with what it comes of
+  }
   [[nodiscard]] static section_head head_of(const std::byte* section) {
     section_head h;
     std::memcpy(&h, section, sizeof(h));
@@ -167,8 +179,8 @@ class exchange_chunks {
     }
     std::memcpy(heard(chunk, rank_), mine(chunk, rank_), section_bytes());
   }
-  /// Where what the sections of all others tell of is to lie on the device: their heads say so from now on. Calls f(rank, section,
-  /// from, to) for each that has slots; `from`: the address that was told.
+  /// Where what the sections of all others tell of is to lie on the device, unless it stays: their heads say so from now on. Calls
+  /// f(rank, to, from) for each that has slots; `from`: the address that was told.
   template <class F>
   void place_heard(std::size_t chunk, const F& f) {
     place(
@@ -192,16 +204,14 @@ class exchange_chunks {
     const auto s = b_->folding.get();
     unite(chunk);
     auto* const section = united(chunk, rank_);
-    device_.copy(s, c.tables.data(), heard(chunk, 0), ranks_ * section_bytes());
-    auto* const table = c.tables.data() + (ranks_ + rank_) * section_bytes();
-    device_.copy(s, table, section, section_bytes());
+    device_.copy(s, c.tables.data(), heard(chunk, 0), (ranks_ + 1) * section_bytes());
     fold_job job;
     job.cut = job_.cut;
     job.found = {c.tables.template as<std::uint32_t>(), mark_words_};
-    job.united = {reinterpret_cast<const std::uint32_t*>(table), mark_words_};
+    job.united = {reinterpret_cast<const std::uint32_t*>(c.tables.data() + ranks_ * section_bytes()), mark_words_};
+    job.most_slots = head_of(section).count;
     job.ranks = ranks_;
     job.null = job_.null;
-    if (head_of(section).count != 0) job.tile_count = tiles_in(chunk, rank_);
     device_.template fold<T, Op>(s, job);
     device_.record(c.folded.get(), s);
   }
@@ -211,14 +221,16 @@ class exchange_chunks {
   void expand(std::size_t chunk) {
     auto& c = at(chunk);
     auto* const tables = c.tables.data() + ranks_ * section_bytes();
-    device_.copy(writing_, tables, united(chunk, 0), ranks_ * section_bytes());
+    // This rank's is there.
+    device_.copy(writing_, tables + section_bytes(), told(chunk, 2 * ranks_ + 1), (ranks_ - 1) * section_bytes());
     expand_job job;
     job.cut = job_.cut;
     job.united = {reinterpret_cast<const std::uint32_t*>(tables), mark_words_};
     job.owners = ranks_;
+    job.first_owner = rank_;
     job.first_tile = chunk * chunk_tiles_;
-    job.tile_count = tiles_in(chunk);
     job.out = out_;
+    for (std::size_t o = 0; o < ranks_; ++o) job.most_slots = std::max(job.most_slots, head_of(united(chunk, o)).count);
     device_.expand(writing_, job);
     device_.record(c.written.get(), writing_);
   }
@@ -256,6 +268,7 @@ class exchange_chunks {
 
   template <class Section, class F>
   void place(const device_memory<Device, false>& memory, const Section& section, const F& f) {
+    if (way_ == passage::stays) return;
     auto* to = memory.data();
     for (std::size_t r = 0; r < ranks_; ++r) {
       auto h = head_of(section(r));
@@ -289,6 +302,7 @@ class exchange_chunks {
   compact_job job_;
   std::byte* out_ = nullptr;
   typename Device::stream writing_{};
+  passage way_ = passage::sent;
   std::uint32_t rank_ = 0, ranks_ = 1, mark_words_ = 0;
   std::uint64_t tiles_of_owner_ = 1, chunk_tiles_ = 1, chunks_ = 0;
 };

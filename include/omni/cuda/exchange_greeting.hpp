@@ -29,7 +29,7 @@ struct exchange_token {
     united,           ///< a section: what came of a peer's tiles
     united_blocks,    ///< and its blocks
     left,             ///< anything of a chunk that this rank sends
-    acknowledged,     ///< a peer has fetched blocks
+    acknowledged,     ///< a peer has read blocks
     last_word,        ///< this rank's has left
     heard_last_word,  ///< a peer's
   };

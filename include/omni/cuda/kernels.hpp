@@ -66,14 +66,40 @@ __global__ void __launch_bounds__(tiles::threads, tiles_at_once) scatter_kernel(
   scatter<Width>(job, blockIdx.x, threadIdx.x);
 }
 
+/// Steps 1 to 3 of a tile of slots.
+template <unsigned Vectors>
+__device__ void find_places(const union_tiles<Vectors>& job, const union_piece& piece, union_shared<Vectors>& s,
+                            const sections& found = {}, std::uint32_t ranks = 0) {
+  begin_places(piece, threadIdx.x, s);
+  __syncthreads();
+  for (auto stride = shorter(job.united.mark_words);; stride = shorter(stride)) {
+    const auto from = s.first;
+    __syncthreads();
+    seek_places(job, piece, threadIdx.x, from, stride, [&](std::uint32_t word) { atomicMax(&s.first, word); });
+    __syncthreads();
+    if (stride == 1) break;
+  }
+  note_places(job, piece, threadIdx.x, s, found, ranks);
+  __syncthreads();
+}
 template <unsigned Width, class T, class Op>
-__global__ void __launch_bounds__(tiles::threads) fold_kernel(const __grid_constant__ fold_job job) {
-  fold<Width, T, Op>(job, blockIdx.x, threadIdx.x);
+__global__ void __launch_bounds__(tiles::threads, tiles_at_once) fold_kernel(const __grid_constant__ fold_job job) {
+  __shared__ union_shared<fold_job::vectors> s;
+  const union_piece piece(job, blockIdx.x);
+  if (piece.slots == 0) return;
+  find_places(job, piece, s, job.found, job.ranks);
+  fold<Width, T, Op>(job, piece, threadIdx.x, s);
 }
 
 template <unsigned Width>
 __global__ void __launch_bounds__(tiles::threads, tiles_at_once) expand_kernel(const __grid_constant__ expand_job job) {
-  expand<Width>(job, blockIdx.x, threadIdx.x);
+  __shared__ union_shared<expand_job::vectors> s;
+  const union_piece piece(job, blockIdx.x);
+  if (piece.slots == 0) return;
+  expand_thread<Width> t;
+  fetch<Width>(job, piece, threadIdx.x, t);
+  find_places(job, piece, s);
+  expand<Width>(job, piece, threadIdx.x, s, t);
 }
 
 template <unsigned Width>
@@ -125,18 +151,18 @@ cudaError_t launch_kernel(void (*kernel)(const Job), unsigned blocks, const Job&
 }
 template <class T, class Op>
 [[nodiscard]] cudaError_t launch_fold(const fold_job& job, cudaStream_t stream) {
-  if (job.tile_count == 0) return cudaSuccess;
+  if (job.pieces() == 0) return cudaSuccess;
   auto code = cudaSuccess;
   with_width(job.cut.width, [&](auto width) {
     constexpr unsigned w = decltype(width)::value;
     // Memory is aligned as its elements are on all ranks, so a vector has one at least.
     if constexpr (w < sizeof(T)) code = cudaErrorInvalidValue;
-    else code = launch_kernel(fold_kernel<w, T, Op>, job.tile_count * job.pieces(), job, stream);
+    else code = launch_kernel(fold_kernel<w, T, Op>, job.pieces(), job, stream);
   });
   return code;
 }
 [[nodiscard]] inline cudaError_t launch(const expand_job& job, cudaStream_t stream) {
-  const auto blocks = job.tile_count * job.pieces();
+  const auto blocks = job.pieces();
   if (blocks == 0) return cudaSuccess;
   auto code = cudaSuccess;
   with_width(job.cut.width, [&](auto width) { code = launch_kernel(expand_kernel<decltype(width)::value>, blocks, job, stream); });

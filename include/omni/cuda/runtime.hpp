@@ -6,8 +6,8 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <map>
 #include <mutex>
-#include <set>
 #include <string>
 
 #include "device.hpp"
@@ -81,23 +81,26 @@ struct cuda_device {
   static void destroy(stream s) noexcept { static_cast<void>(cudaStreamDestroy(s)); }
   static void destroy(event e) noexcept { static_cast<void>(cudaEventDestroy(e)); }
 
-  /// Once in a process. Copies from a device that this one cannot reach go through the host.
-  void reach_others() const {
+  /// Lets this device use the memory of all others, once in a process. False if there is one that it cannot reach: copies from
+  /// there go through the host.
+  [[nodiscard]] bool reach_others() const {
     static std::mutex mutex;
-    static std::set<int> have;
+    static std::map<int, bool> reached;
     const std::lock_guard lock(mutex);
-    if (have.count(number) != 0) return;
+    if (const auto known = reached.find(number); known != reached.end()) return known->second;
     int devices = 0;
     check_cuda(cudaGetDeviceCount(&devices), "cudaGetDeviceCount");
+    bool all = true;
     for (int other = 0; other < devices; ++other) {
       int can = 0;
-      if (other != number) check_cuda(cudaDeviceCanAccessPeer(&can, number, other), "cudaDeviceCanAccessPeer");
-      if (can == 0) continue;
-      const auto code = cudaDeviceEnablePeerAccess(other, 0);
+      if (other == number) continue;
+      check_cuda(cudaDeviceCanAccessPeer(&can, number, other), "cudaDeviceCanAccessPeer");
+      const auto code = can != 0 ? cudaDeviceEnablePeerAccess(other, 0) : cudaErrorTooManyPeers;
       if (code == cudaErrorPeerAccessAlreadyEnabled || code == cudaErrorTooManyPeers) static_cast<void>(cudaGetLastError());
       else check_cuda(code, "cudaDeviceEnablePeerAccess");
+      if (code == cudaErrorTooManyPeers) all = false;
     }
-    have.insert(number);
+    return reached[number] = all;
   }
 
   static void copy(stream s, void* to, const void* from, std::size_t bytes) {
