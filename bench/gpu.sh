@@ -89,7 +89,7 @@ nccl=()
 if printf '#include <nccl.h>\n' | "$nvcc" -E -x cu - > /dev/null 2>&1 && { printf 'int main() {}\n' | "$nvcc" -x cu - -o "$out/probe" -lnccl > /dev/null 2>&1; }; then
   nccl=(-DOMNI_BENCH_NCCL=1 -lnccl)
 elif at=$(python3 -c 'import nvidia.nccl; print(list(nvidia.nccl.__path__)[0])' 2> /dev/null) && [ -e "$at/include/nccl.h" ]; then
-  nccl=(-DOMNI_BENCH_NCCL=1 "-I$at/include" "$at/lib/libnccl.so.2" "-Xlinker=-rpath,$at/lib")
+  nccl=(-DOMNI_BENCH_NCCL=1 "-I$at/include" "-Xlinker=$at/lib/libnccl.so.2" "-Xlinker=-rpath,$at/lib")
 fi
 rm -f "$out/probe"
 
@@ -113,7 +113,7 @@ start() { # as compile; all at once where there are cores for it
 }
 if wanted build; then
   start bench bench/gpu/device.cu ${nccl[@]+"${nccl[@]}"}
-  start tests tests/cuda/device.cu -Xcompiler=-O0
+  start tests tests/cuda/device.cu -Xcompiler=-O1
   start example-tensor examples/cuda/tensor.cu
   start example-embedding examples/cuda/embedding.cu
   for pid in "${pids[@]}"; do wait "$pid" || failed=1; done

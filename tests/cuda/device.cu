@@ -154,9 +154,9 @@ void in_chunks(threads& comm, const device_tensor<T>& x, const Op& op) {
   const std::span<T> all(x.data(), x.span().size());
   omni::detail::with_device_call<T>(
       omni::detail::cuda_device{}, cudaStream_t{}, true, std::exception_ptr{}, std::span<const T>(all), all,
-      [&]<class Call, class E, class O, class Device>(Call& call, const omni::detail::device_automatic<E, O, Device>& /*none*/) {
+      [&]<class Call, class Device>(Call& call, const omni::detail::device_automatic<Device>& /*none*/) {
         constexpr std::size_t chunk_bytes = std::size_t{256} << 10U;
-        return omni::detail::run_there(comm, call, omni::detail::device_owners<E, O, Device>{chunk_bytes});
+        return omni::detail::run_there(comm, call, omni::detail::device_owners<Device>{chunk_bytes});
       },
       op);
 }

@@ -10,9 +10,9 @@ namespace testing {
 
 /// A topology that takes the place of automatic: the tensor stays on its device, in chunks so small that there are several.
 struct small_chunks {
-  template <class T, class Op, class Device>
-  static auto instead_of(const omni::detail::device_automatic<T, Op, Device>& /*automatic*/) {
-    return omni::detail::device_owners<T, Op, Device>{std::size_t{64} << 10U};
+  template <class Device>
+  static auto instead_of(const omni::detail::device_automatic<Device>& /*automatic*/) {
+    return omni::detail::device_owners<Device>{std::size_t{64} << 10U};
   }
 };
 /// `Way`: that, another topology, or void, where the caller's is taken.

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "arithmetic.hpp"
 #include "compact.hpp"
 #include "fold_tiles.hpp"
 #include "scatter.hpp"
@@ -53,6 +54,17 @@ concept accelerator = std::copyable<D> && std::equality_comparable<D> &&
   { d.reach_others() } -> std::convertible_to<bool>;  // before their memory is used: whether kernels can read all of it
   d.enter();                                          // an object while which this thread works with the device
 };
+
+/// A fold by what has been the type and the operation of a call.
+template <class Device>
+using fold_on = void (*)(Device&, typename Device::stream, const fold_job&);
+/// Nothing where the device folds no such elements, or not by such an operation.
+template <class Device, class T, class Op>
+constexpr fold_on<Device> fold_by() {
+  if constexpr (folds_on_device<T, Op>())
+    return [](Device& d, typename Device::stream s, const fold_job& job) { d.template fold<T, Op>(s, job); };
+  else return nullptr;
+}
 
 /// Memory that grows and is kept.
 template <class Device, bool Pinned>

@@ -14,27 +14,26 @@
 #include "../detail/call/environment.hpp"
 #include "../detail/call/trace.hpp"
 #include "../detail/choice/automatic_engine.hpp"
-#include "arithmetic.hpp"
 #include "device_exchange.hpp"
 
 namespace omni::detail {
 
 /// Topology of tensors that stay on their devices (device_engine). Not for callers: automatic chooses it.
-template <class T, class Op, class Device>
+template <class Device>
 struct device_owners {
   std::size_t chunk_bytes = 0;  ///< about, 0: chosen
 
   static constexpr std::string_view name = "colocated";
 
-  struct engine : device_engine<T, Op, Device> {
+  struct engine : device_engine<Device> {
     engine(const device_owners& t, const call& c, const any_transport& transport, any_mailbox& messages)
-        : device_engine<T, Op, Device>(t.chunk_bytes, c, transport, messages) {}
+        : device_engine<Device>(t.chunk_bytes, c, transport, messages) {}
   };
 };
 
 /// What automatic is for a tensor on a device. Where messages can take device memory, or ranks are threads, the tensor never leaves
 /// it; else blocks cross to the host and the owner streams carry them. Small tensors go by the streams: they need fewer kernels.
-template <class T, class Op, class Device>
+template <class Device>
 struct device_automatic {
   static constexpr std::string_view name = automatic::name;
   static constexpr std::size_t least_bytes = std::size_t{256} << 10U;
@@ -46,18 +45,17 @@ struct device_automatic {
   /// The same on all ranks of a call. Precondition: the transport is open.
   [[nodiscard]] static bool stays(const call& c, const any_transport& transport) {
     return reaches_devices(transport) && transport.agreed_topology() == preset::automatic && c.bytes() >= least_bytes &&
-           exchange_chunks<Device>::fits(c.bytes(), c.largest_block() * sizeof(T), transport.size());
+           exchange_chunks<Device>::fits(c.bytes(), c.largest_block() * c.element_bytes(), transport.size());
   }
 
-  class engine : public chosen_engine<stream_engine, device_engine<T, Op, Device>> {
+  class engine : public chosen_engine<stream_engine, device_engine<Device>> {
    public:
     engine(const device_automatic& /*none*/, const call& c, const any_transport& transport, any_mailbox& messages) {
-      if constexpr (folds_on_device<T, Op>()) {
-        if (stays(c, transport)) {
-          say(transport, true);
-          this->template emplace<device_engine<T, Op, Device>>(std::size_t{0}, c, transport, messages);
-          return;
-        }
+      const bool folds = static_cast<device_transfer<Device>&>(*c.elsewhere()).folds() != nullptr;
+      if (folds && stays(c, transport)) {
+        say(transport, true);
+        this->template emplace<device_engine<Device>>(std::size_t{0}, c, transport, messages);
+        return;
       }
       say(transport, false);
       const auto here = context_of(transport);

@@ -47,7 +47,7 @@ struct exchange_state {
 /// their way to one that takes them no more, and no rank is done as long as another may fail.
 ///
 /// No rank waits in a cycle: a chunk waits only for itself on other ranks, and for the chunk that had its buffers before.
-template <class T, class Op, class Device>
+template <class Device>
 class device_engine {
   using chunks_type = exchange_chunks<Device>;
   using token = exchange_token;
@@ -61,7 +61,8 @@ class device_engine {
         chunk_bytes_(chunk_bytes),
         rank_(transport.rank()),
         ranks_(transport.size()),
-        greeting_(rank_, sizeof(T), c.sign("device", chunk_bytes, static_cast<int>(depth)), greeting_room(c, transport), c.agreed),
+        greeting_(rank_, c.element_bytes(), c.sign("device", chunk_bytes, static_cast<int>(depth)), greeting_room(c, transport),
+                  c.agreed),
         by_address_(transport.one_process()),
         messages_(messages) {}
   device_engine(const device_engine&) = delete;
@@ -175,7 +176,7 @@ class device_engine {
     // Where the ranks have not agreed one may take another way, and begin with a packet that has more in it.
     if (c.agreed) return first_packet_overhead;
     return stream_options{}
-        .limits(transport.size(), transport.preferred_packet_bytes(), c.largest_block() * sizeof(T))
+        .limits(transport.size(), transport.preferred_packet_bytes(), c.largest_block() * c.element_bytes())
         .packet_bytes;
   }
   [[nodiscard]] std::size_t peers() const { return static_cast<std::size_t>(ranks_) - 1; }
@@ -202,7 +203,7 @@ class device_engine {
       did(s.gathering);
     }
     if (!s.folding && s.scanned && s.gathering && s.arriving == 0) {
-      chunks_->template fold<T, Op>(c);
+      chunks_->fold(c, transfer_.folds());
       did(s.folding);
     }
     if (s.folding && !s.folded && is_next(c, &state::folded) && chunks_->is_folded(c)) {

@@ -82,7 +82,8 @@ class device_transfer final : public tensor_elsewhere {
     std::byte* out = nullptr;
     std::size_t bytes = 0, block_bytes = 1;
     null_bits null;
-    bool skips = true;  ///< null blocks are not sent
+    bool skips = true;                ///< null blocks are not sent
+    fold_on<Device> folds = nullptr;  ///< the contributions, if the device can
   };
 
   /// Work begins when what is in the caller's stream now is done. With `waits` the call ends when the output is written; else what
@@ -149,6 +150,7 @@ class device_transfer final : public tensor_elsewhere {
                     b.output.writing.get());
     return exchange_;
   }
+  [[nodiscard]] fold_on<Device> folds() const { return tensor_.folds; }
   [[nodiscard]] bool reaches_others() { return device_.reach_others(); }
   [[nodiscard]] std::size_t exchange_bytes() const { return buffers_->exchange.bytes(); }
   /// Others may go on reading and writing the buffers.

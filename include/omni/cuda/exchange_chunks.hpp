@@ -197,9 +197,8 @@ class exchange_chunks {
   }
   void fetch_for_writing(std::span<std::byte> to, const std::byte* from) { device_.copy(writing_, to.data(), from, to.size()); }
 
-  /// Folds this rank's tiles. Precondition: what all ranks have of them is on the device, or on its way in the stream.
-  template <class T, class Op>
-  void fold(std::size_t chunk) {
+  /// Folds this rank's tiles, by `folds`. Precondition: what all ranks have of them is on the device, or on its way in the stream.
+  void fold(std::size_t chunk, fold_on<Device> folds) {
     auto& c = at(chunk);
     const auto s = b_->folding.get();
     unite(chunk);
@@ -212,7 +211,7 @@ class exchange_chunks {
     job.most_slots = head_of(section).count;
     job.ranks = ranks_;
     job.null = job_.null;
-    device_.template fold<T, Op>(s, job);
+    folds(device_, s, job);
     device_.record(c.folded.get(), s);
   }
   [[nodiscard]] bool is_folded(std::size_t chunk) { return device_.reached(at(chunk).folded.get()); }
