@@ -128,8 +128,9 @@ OMNI_DETAIL_DEVICE void note_places(const union_tiles<Vectors>& job, const union
     if (base >= piece.first + piece.slots) break;
     const auto m = marks[word];
     const auto slot = base + count_bits(m & (bit - 1));
-    // A peer may have told of bases in no order: whatever they are, nothing is noted that there is no room for.
-    if ((m & bit) == 0 || slot < piece.first || slot - piece.first >= piece.slots) continue;
+    // A peer may have told of bases in no order: whatever they are, nothing is noted that there is no room for. (What is before the
+    // first wraps around.)
+    if ((m & bit) == 0 || slot - piece.first >= piece.slots) continue;
     auto all = ranks != 0 ? bit : 0U;
     for (std::uint32_t r = 0; r < ranks; ++r) all &= found.marks(r)[word];
     s.places[slot - piece.first] = (word * 32 + lane) | (all != 0 ? s.all : 0U);
