@@ -20,7 +20,7 @@ should come to; leaves it and its JSON in build/gpu.
   --dry-run    compile everything for sm_80 and sm_90 and run what needs no device
   --only LIST  only these, of build,test,measure,memcheck,racecheck, which is also the order: a machine may be lent for minutes
   --arch A     compile for this architecture (default: that of the machine's GPU)
-  --mib N      size of the tensor that kernels are measured on (default 1024; it takes twice that of device memory)
+  --mib N      size of the tensor that kernels are measured on (default 1024; it takes six times that of device memory)
   --call-mib N size of the tensor of whole calls (default 256)
 
 The exit status is 0 if all that was run has passed.
@@ -174,8 +174,9 @@ for check in memcheck racecheck; do
   else
     # Asking an event whether it has happened is no error; the tests look at what every call returns.
     options=(--tool $check --error-exitcode 1)
-    [ $check = racecheck ] || options+=(--report-api-errors no)
-    run "GPU tests under compute-sanitizer $check" "$sanitizer" "${options[@]}" "$out/tests" --quick
+    how=--least
+    [ $check = racecheck ] || { options+=(--report-api-errors no); how=--quick; }
+    run "GPU tests under compute-sanitizer $check" "$sanitizer" "${options[@]}" "$out/tests" $how
   fi
 done
 exit $failed

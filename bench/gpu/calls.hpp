@@ -42,15 +42,31 @@ struct tensor_of_rank {
     if (!host.empty()) cudaHostUnregister(host.data());
   }
   void again() { sow_blocks(memory.data, bytes, 1024, density, static_cast<std::uint32_t>(rank)); }
-  void check() {
+  [[nodiscard]] unsigned count_wrong() {
     check_cuda(cudaMemset(wrong.data, 0, 4), "cudaMemset");
     reap<<<4096, 256>>>(memory.as<const float>(), sowing_of(bytes, 1024, density), static_cast<std::uint32_t>(ranks),
                         wrong.as<unsigned>());
     unsigned n = 0;
     check_cuda(cudaMemcpy(&n, wrong.data, 4, cudaMemcpyDeviceToHost), "cudaMemcpy");
-    if (n != 0) throw omni::error("FAILED: " + std::to_string(n) + " elements are wrong on rank " + std::to_string(rank));
+    return n;
   }
   [[nodiscard]] omni::device_span<float> span() const { return {memory.as<float>(), bytes / 4}; }
+};
+
+/// Ranks that go on together, or not at all: a rank that fails alone would leave the others waiting in the next call.
+class together {
+ public:
+  explicit together(int ranks) : barrier_(ranks) {}
+  void meet() { barrier_.arrive_and_wait(); }
+  void meet(unsigned wrong) {
+    wrong_ += wrong;
+    barrier_.arrive_and_wait();
+    if (wrong_ != 0) throw omni::error("FAILED: " + std::to_string(wrong_) + " elements are wrong");
+  }
+
+ private:
+  std::barrier<> barrier_;
+  std::atomic<unsigned> wrong_{0};
 };
 
 /// Seconds of the slowest rank: median. `reduces`: the result is checked.
@@ -58,21 +74,16 @@ template <class Prepare, class Call>
 double call_seconds(int ranks, int repeats, bool reduces, const Prepare& prepare, const Call& call) {
   std::vector<double> all(static_cast<std::size_t>(repeats), 0.0);
   std::mutex mutex;
-  std::barrier together(ranks);
+  together all_ranks(ranks);
   threads::run(ranks, [&](threads& comm) {
-    struct leaving {  // the others do not wait for a rank that fails
-      std::barrier<>& from;
-      ~leaving() { static_cast<void>(from.arrive_and_drop()); }
-    };
-    const leaving at_the_end{together};
     tensor_of_rank state = prepare(comm.rank());
     for (int i = -2; i < repeats; ++i) {
       state.again();
-      together.arrive_and_wait();
+      all_ranks.meet();
       const auto begin = std::chrono::steady_clock::now();
       call(comm, state);
       const auto seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-      if (reduces) state.check();
+      all_ranks.meet(reduces ? state.count_wrong() : 0);
       const std::lock_guard lock(mutex);
       if (i >= 0) all[static_cast<std::size_t>(i)] = std::max(all[static_cast<std::size_t>(i)], seconds);
     }
@@ -189,24 +200,23 @@ template <class... Topology>
 void overlap(const options& o, results& r, double density, const char* way, const Topology&... topology) {
   double share = 0;
   int allocated = 0;
-  std::barrier together(2);
+  together all_ranks(2);
   threads::run(2, [&](threads& comm) {
     tensor_of_rank state(o.call_bytes, density, comm.rank(), 2);
     std::vector<watched_device::span> notes;
     for (int i = 0; i < 4; ++i) {
       state.again();
-      together.arrive_and_wait();
+      all_ranks.meet();
       if (i == 2 && comm.rank() == 0) watched_device::allocations = 0;
-      together.arrive_and_wait();
+      all_ranks.meet();
       watched_device::notes = i == 3 && comm.rank() == 0 ? &notes : nullptr;
       const std::span<float> x(state.memory.as<float>(), state.bytes / 4);
       omni::detail::with_device_call<float>(
           watched_device{}, cudaStream_t{}, true, std::exception_ptr{}, std::span<const float>(x), x,
           [&](auto& call, const auto& chosen) { return omni::detail::run_there(comm, call, chosen); }, topology...);
-      state.check();
+      watched_device::notes = nullptr;
+      all_ranks.meet(state.count_wrong());
     }
-    together.arrive_and_wait();
-    watched_device::notes = nullptr;
     if (comm.rank() == 0) {
       allocated = watched_device::allocations;
       share = overlap_of(notes);
@@ -242,8 +252,9 @@ inline void nccl(const options& o, results& r, int devices) {
     };
     const auto seconds = call_seconds(ranks, o.repeats, false, prepare, [&](threads& comm, const tensor_of_rank& t) {
       if (refused) return;
-      ncclAllReduce(t.memory.data, t.memory.data, o.call_bytes / 4, ncclFloat, ncclSum,
-                    comms[static_cast<std::size_t>(comm.rank())], nullptr);
+      const auto code = ncclAllReduce(t.memory.data, t.memory.data, o.call_bytes / 4, ncclFloat, ncclSum,
+                                      comms[static_cast<std::size_t>(comm.rank())], nullptr);
+      if (code != ncclSuccess) std::printf("FAILED: ncclAllReduce: %s\n", ncclGetErrorString(code));
       check_cuda(cudaStreamSynchronize(nullptr), "ncclAllReduce");
     });
     for (auto* const c : comms)

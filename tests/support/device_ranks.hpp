@@ -110,12 +110,14 @@ int check_calls_upon_each_other(Comm& comm) {
 }
 
 /// A call in which one operation of rank 1's device fails, at once or late: what every rank has to say, nothing if it is well.
+/// `reaches`: the devices can read each other's memory.
 template <class Ranks, class Way>
-std::vector<std::string> fail_on_device(int ranks, std::size_t elements, long at, bool late) {
+std::vector<std::string> fail_on_device(int ranks, std::size_t elements, long at, bool late, bool reaches) {
   const leaks_are_meant meant;
   std::vector<std::string> errors(static_cast<std::size_t>(ranks));
   Ranks::run(ranks, [&](Ranks& comm) {
     late_machine machine(static_cast<std::uint64_t>(at));
+    machine.reaches = reaches;
     if (comm.rank() == 1) {
       machine.fails_at = at;
       machine.fails_late = late;

@@ -199,7 +199,7 @@ TEST_CASE("device path: whatever fails on the device of one rank, no other waits
   for (const int ranks : {2, 3})
     for (const bool late : {false, true})
       for (long at = ranks - 2; at < 32; at += 2) {
-        const auto errors = testing::fail_on_device<threads, host>(ranks, (std::size_t{5} << 18U) + 5, at, late);
+        const auto errors = testing::fail_on_device<threads, host>(ranks, (std::size_t{5} << 18U) + 5, at, late, true);
         if (errors[1].empty()) continue;  // it does not do so much
         ++failures;
         CHECK(errors[1].substr(0, 9) == "cudaError");

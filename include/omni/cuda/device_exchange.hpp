@@ -231,7 +231,7 @@ class device_engine {
   }
   void gather(std::size_t c) {
     for (std::size_t i = 0; i < peers(); ++i)
-      if (!chunks_->is_sound(c, chunks_->heard(c, rank_of(i)), static_cast<std::size_t>(rank_))) refuse(i);
+      if (!chunks_->is_sound(c, chunks_->heard(c, rank_of(i)), static_cast<std::size_t>(rank_), false)) refuse(i);
     chunks_->place_heard(c, [&](std::size_t rank, std::span<std::byte> to, const std::byte* from) {
       if (by_address_) chunks_->fetch_for_fold(to, from);
       else receive(c, peer_of(rank), contributions, to, kind::found_blocks, at(c).arriving);
@@ -248,7 +248,7 @@ class device_engine {
   void collect(std::size_t c) {
     for (std::size_t i = 0; i < peers(); ++i) {
       const auto* const section = chunks_->united(c, rank_of(i));
-      if (!chunks_->is_sound(c, section, rank_of(i))) refuse(i);
+      if (!chunks_->is_sound(c, section, rank_of(i), true)) refuse(i);
       report_.union_blocks += chunks_type::head_of(section).count;
     }
     chunks_->place_united(c, [&](std::size_t rank, std::span<std::byte> to, const std::byte* from) {

@@ -132,12 +132,14 @@ class exchange_chunks {
     const auto h = head_of(section);
     return {reinterpret_cast<std::byte*>(h.address), h.count * block_bytes()};  // NOLINT(performance-no-int-to-ptr)
   }
-  /// Whether a section that a peer has sent can be true of an owner's tiles of the chunk.
-  [[nodiscard]] bool is_sound(std::size_t chunk, const std::byte* section, std::size_t owner) const {
+  /// Whether a section that a peer has sent can be true of an owner's tiles of the chunk. `is_union`: its slots are in the order of
+  /// the blocks.
+  [[nodiscard]] bool is_sound(std::size_t chunk, const std::byte* section, std::size_t owner, bool is_union) const {
     const auto h = head_of(section);
     const auto* const marks = marks_of(section);
     std::uint64_t marked = 0;
     for (std::uint32_t w = 0; w < mark_words_; ++w) {
+      if (is_union && marks[mark_words_ + w] != marked) return false;
       if (marks[w] == 0) continue;
       const auto most = blocks_of_word(chunk, w, owner);
       const auto n = static_cast<std::uint32_t>(std::popcount(marks[w]));

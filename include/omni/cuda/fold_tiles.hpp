@@ -117,23 +117,26 @@ OMNI_DETAIL_DEVICE void seek_places(const union_tiles<Vectors>& job, const union
   const auto word = from + number * stride;
   if (word < words && job.united.marks(piece.owner)[words + word] <= piece.first) keep_largest(word);
 }
-/// Step 3: a warp for each word, a thread for each bit. With `found`: whether all ranks have the block.
+/// Step 3: a thread for each word, so that many are under way where few blocks are marked. With `found`: whether all ranks have the
+/// block.
 template <unsigned Vectors>
 OMNI_DETAIL_DEVICE void note_places(const union_tiles<Vectors>& job, const union_piece& piece, std::uint32_t number,
                                     union_shared<Vectors>& s, const sections& found, std::uint32_t ranks) {
-  const auto words = job.united.mark_words, lane = number % 32, bit = 1U << lane;
+  const auto words = job.united.mark_words;
   const auto* const marks = job.united.marks(piece.owner);
-  for (auto word = s.first + number / 32; word < words; word += tiles::threads / 32) {
+  for (auto word = s.first + number; word < words; word += tiles::threads) {
     const auto base = marks[words + word];
-    if (base >= piece.first + piece.slots) break;
+    if (base >= piece.first + piece.slots) break;  // bases ascend
     const auto m = marks[word];
-    const auto slot = base + count_bits(m & (bit - 1));
-    // A peer may have told of bases in no order: whatever they are, nothing is noted that there is no room for. (What is before the
-    // first wraps around.)
-    if ((m & bit) == 0 || slot - piece.first >= piece.slots) continue;
-    auto all = ranks != 0 ? bit : 0U;
+    if (m == 0) continue;
+    auto all = ranks != 0 ? m : 0U;
     for (std::uint32_t r = 0; r < ranks; ++r) all &= found.marks(r)[word];
-    s.places[slot - piece.first] = (word * 32 + lane) | (all != 0 ? s.all : 0U);
+    auto slot = base;
+    for (auto rest = m; rest != 0; rest &= rest - 1) {
+      const auto bit = count_bits(~rest & (rest - 1));  // the lowest
+      const auto at = slot++ - piece.first;             // of those before the first: a large number
+      if (at < piece.slots) s.places[at] = (word * 32 + bit) | ((all >> bit & 1U) != 0 ? s.all : 0U);
+    }
   }
 }
 

@@ -95,7 +95,11 @@ struct cuda_device {
       int can = 0;
       if (other == number) continue;
       check_cuda(cudaDeviceCanAccessPeer(&can, number, other), "cudaDeviceCanAccessPeer");
-      const auto code = can != 0 ? cudaDeviceEnablePeerAccess(other, 0) : cudaErrorTooManyPeers;
+      if (can == 0) {
+        all = false;
+        continue;
+      }
+      const auto code = cudaDeviceEnablePeerAccess(other, 0);
       if (code == cudaErrorPeerAccessAlreadyEnabled || code == cudaErrorTooManyPeers) static_cast<void>(cudaGetLastError());
       else check_cuda(code, "cudaDeviceEnablePeerAccess");
       if (code == cudaErrorTooManyPeers) all = false;
