@@ -235,13 +235,11 @@ inline void nccl(const options& o, results& r, int devices) {
   const bool shares = devices == 1;
   const int ranks = shares ? o.ranks : devices;
   if (shares) setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", 1);
-  ncclUniqueId id;
-  if (ncclGetUniqueId(&id) != ncclSuccess) return;
   for (const double density : {0.01, 0.1, 1.0}) {
     const auto name = std::to_string(ranks) + " ranks, " + std::to_string(devices) + " GPU, " + percent(density);
     std::atomic<bool> refused{false};
-    if (density == 0.01) check_cuda(cudaSetDevice(0), "cudaSetDevice");
     std::vector<ncclComm_t> comms(static_cast<std::size_t>(ranks), nullptr);
+    ncclUniqueId id;
     if (ncclGetUniqueId(&id) != ncclSuccess) return;
     const auto prepare = [&](int rank) {
       check_cuda(cudaSetDevice(shares ? 0 : rank), "cudaSetDevice");

@@ -80,13 +80,7 @@ TEST_CASE("collectives: several under way at once, in any order of waiting") {
     fifth.wait();
     first.wait();
     third.wait();
-    std::vector<int> sums(part), parts(n);
-    for (std::size_t i = 0; i < part; ++i) sums[i] = given[static_cast<std::size_t>(r) * part + i] * size();
-    for (std::size_t i = 0; i < n; ++i) parts[i] = static_cast<int>(i / part) + 1;
-    CHECK(b == sums);
-    CHECK(d == parts);
-    CHECK(e == std::vector<int>(n, r == root ? size() * (size() - 1) / 2 : r));
-    CHECK(f == std::vector<int>(n, 7));
+    testing::check_family(given, root, b, d, e, f);
     CHECK(g == std::vector<int>(n, 0));
   }
 }

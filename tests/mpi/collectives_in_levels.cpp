@@ -23,6 +23,7 @@
 namespace {
 
 using levels = omni::hierarchical<>;
+using testing::armed_detector;
 using testing::armed_max;
 using testing::collective_cell;
 using testing::owned;
@@ -125,13 +126,7 @@ TEST_CASE("two levels: many of these calls under way, waited for in another orde
     second.wait();
     first.wait();
     third.wait();
-    std::vector<int> sums(part), parts(n);
-    for (std::size_t i = 0; i < part; ++i) sums[i] = given[static_cast<std::size_t>(r) * part + i] * size();
-    for (std::size_t i = 0; i < n; ++i) parts[i] = static_cast<int>(i / part) + 1;
-    CHECK(b == sums);
-    CHECK(d == parts);
-    CHECK(e == std::vector<int>(n, r == root ? size() * (size() - 1) / 2 : r));
-    CHECK(f == std::vector<int>(n, 7));
+    testing::check_family(given, root, b, d, e, f);
     CHECK(g == std::vector<int>(n, size()));
   }
 }
@@ -169,19 +164,6 @@ TEST_CASE("two levels: ranks that call such collectives differently all hear of 
               [&] { omni::reduce_scatter(dup.comm, x, omni::part_sizes{others}, pairs); }) == "parts or partition (a hash)");
 }
 
-namespace {
-
-struct armed_look {
-  inline static bool armed = false;
-  template <class T>
-  [[nodiscard]] std::uint64_t mark(std::span<const T> run, std::size_t block, const T& identity) const {
-    if (armed) throw std::runtime_error("boom");
-    return omni::simd_detector{}.mark(run, block, identity);
-  }
-};
-
-}  // namespace
-
 TEST_CASE("two levels: a rank that fails in such a call is heard of on all hosts") {
   if (size() < 3) return;
   const levels pairs{.group = 2};
@@ -194,17 +176,17 @@ TEST_CASE("two levels: a rank that fails in such a call is heard of on all hosts
       const auto run = [&] {
         if (which == 0) omni::reduce_scatter(dup.comm, x, part, armed_max{}, pairs);
         if (which == 1) omni::reduce(dup.comm, x, omni::root{1}, armed_max{}, pairs);
-        if (which == 2) omni::allgather(dup.comm, part, x, armed_look{}, pairs);
-        if (which == 3) omni::broadcast(dup.comm, x, omni::root{0}, armed_look{}, pairs);
+        if (which == 2) omni::allgather(dup.comm, part, x, armed_detector{}, pairs);
+        if (which == 3) omni::broadcast(dup.comm, x, omni::root{0}, armed_detector{}, pairs);
       };
-      armed_max::armed = armed_look::armed = rank() == thrower;
+      armed_max::armed = armed_detector::armed = rank() == thrower;
       std::string heard;
       try {
         run();
       } catch (const std::exception& e) {
         heard = e.what();
       }
-      armed_max::armed = armed_look::armed = false;
+      armed_max::armed = armed_detector::armed = false;
       const auto where = "call " + std::to_string(which) + ", rank " + std::to_string(thrower) + ": " + heard;
       CAPTURE(where);
       // Some have nothing to fold, or to look at; some have all that they need before another fails.

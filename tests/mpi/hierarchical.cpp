@@ -22,6 +22,7 @@
 namespace {
 
 using omni::hierarchical;
+using testing::armed_detector;
 using testing::owned;
 using testing::rank;
 using testing::size;
@@ -218,14 +219,8 @@ TEST_CASE("two levels: calls that differ are found before anything is folded") {
 namespace {
 
 /// Throws on the rank where `armed` is set, when it meets the number that it waits for.
-struct armed_sum {
+struct armed_sum : testing::armed_operation {
   static constexpr std::string_view name = "armed";
-  static constexpr bool commutative = true;
-  inline static bool armed = false;
-  template <class T>
-  static constexpr T identity() {
-    return 0;
-  }
   int operator()(int a, int b) const {
     if (armed && a + b >= 1000) throw std::runtime_error("boom");
     return a + b;
@@ -269,19 +264,6 @@ TEST_CASE("two levels: an operation that throws on one rank, inside a host or be
         MPI_Barrier(MPI_COMM_WORLD);
       }
 }
-
-namespace {
-
-struct armed_detector {
-  inline static bool armed = false;
-  template <class T>
-  [[nodiscard]] std::uint64_t mark(std::span<const T> run, std::size_t block, const T& identity) const {
-    if (armed) throw std::runtime_error("boom");
-    return omni::simd_detector{}.mark(run, block, identity);
-  }
-};
-
-}  // namespace
 
 TEST_CASE("two levels: a rank that fails is heard of on all hosts, also where parts would go to MPI, and the report is whole") {
   for (const std::size_t n : {std::size_t{2000}, std::size_t{300000}}) {

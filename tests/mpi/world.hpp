@@ -8,7 +8,9 @@
 #include <algorithm>
 #include <complex>
 #include <cstddef>
+#include <cstdint>
 #include <omni/omni.hpp>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -150,19 +152,44 @@ void check_operation(Op /*op*/) {
     }
 }
 
-/// An operation that throws where it is armed, and nowhere else.
-struct armed_max {
-  static constexpr std::string_view name = "armed max";
+/// What throws where it is armed, and nowhere else: operations,
+struct armed_operation {
   static constexpr bool commutative = true;
   inline static bool armed = false;
   template <class T>
   static constexpr T identity() {
     return 0;
   }
+};
+struct armed_max : armed_operation {
+  static constexpr std::string_view name = "armed max";
   int operator()(int a, int b) const {
     if (armed) throw std::runtime_error("boom");
     return std::max(a, b);
   }
 };
+/// and a detector.
+struct armed_detector {
+  inline static bool armed = false;
+  template <class T>
+  [[nodiscard]] std::uint64_t mark(std::span<const T> run, std::size_t block, const T& identity) const {
+    if (armed) throw std::runtime_error("boom");
+    return omni::simd_detector{}.mark(run, block, identity);
+  }
+};
+
+/// The results of four calls in which every rank gave `given` to be scattered, its number plus one as its part to be gathered, and
+/// its number to be reduced; the root sent sevens.
+inline void check_family(const std::vector<int>& given, int root, const std::vector<int>& scattered,
+                         const std::vector<int>& gathered, const std::vector<int>& reduced, const std::vector<int>& sent) {
+  const auto part = scattered.size(), n = given.size();
+  std::vector<int> sums(part), parts(n);
+  for (std::size_t i = 0; i < part; ++i) sums[i] = given[static_cast<std::size_t>(rank()) * part + i] * size();
+  for (std::size_t i = 0; i < n; ++i) parts[i] = static_cast<int>(i / part) + 1;
+  CHECK(scattered == sums);
+  CHECK(gathered == parts);
+  CHECK(reduced == std::vector<int>(n, rank() == root ? size() * (size() - 1) / 2 : rank()));
+  CHECK(sent == std::vector<int>(n, 7));
+}
 
 }  // namespace testing
