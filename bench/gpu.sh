@@ -122,11 +122,12 @@ fi
 
 # ---- running
 
+limit=600
 run() { # what, command...
   local what=$1 rc=0
   shift
   echo "== $what"
-  timeout -k 10 600 "$@" || rc=$?
+  timeout -k 10 "$limit" "$@" || rc=$?
   case $rc in
     0) ;;
     77) echo "== $what: SKIPPED, there is no device" ;;
@@ -174,8 +175,8 @@ for check in memcheck racecheck; do
   else
     # Asking an event whether it has happened is no error; the tests look at what every call returns.
     options=(--tool $check --error-exitcode 1)
-    how=--least
-    [ $check = racecheck ] || { options+=(--report-api-errors no); how=--quick; }
+    how=--least limit=120
+    [ $check = racecheck ] || { options+=(--report-api-errors no); how=--quick limit=600; }
     run "GPU tests under compute-sanitizer $check" "$sanitizer" "${options[@]}" "$out/tests" $how
   fi
 done

@@ -110,16 +110,9 @@ inline void folds(const options& o, results& r, const ceilings& best, unsigned r
   }
   tell(last, count, united);
   check_cuda(cudaMemcpy(tables.data, host.data(), host.size() * 4, cudaMemcpyHostToDevice), "cudaMemcpy");
-  fold_job fold;
-  fold.cut = job.cut;
-  fold.found = {tables.as<const std::uint32_t>(), words};
-  fold.united = {tables.as<const std::uint32_t>() + ranks * std::size_t{section}, words};
-  fold.ranks = ranks;
-  fold.most_slots = count;
-  expand_job back;
-  back.cut = job.cut;
-  back.united = fold.united;
-  back.most_slots = count;
+  const sections all{tables.as<const std::uint32_t>() + ranks * std::size_t{section}, words};
+  const fold_job fold(job.cut, all, count, {tables.as<const std::uint32_t>(), words}, ranks, {});
+  expand_job back(job.cut, all, 1, count);
   back.out = in.data;
   const auto name = std::to_string(ranks) + " x " + std::to_string(bytes >> 20U) + " MiB, blocks of 256, " + percent(density);
   const auto result = static_cast<double>(count * block_bytes);

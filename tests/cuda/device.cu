@@ -45,6 +45,13 @@ void expect(bool good, const std::string& what) {
   if (++failures <= 50) std::printf("FAILED: %s\n", what.c_str());
 }
 
+/// Told at once: a sanitizer that does not end has shown something all the same.
+void done(const char* part) {
+  const std::lock_guard lock(mutex);
+  std::printf("%s: %d checks so far, %d failed\n", part, checks, failures);
+  std::fflush(stdout);
+}
+
 /// Device memory that begins `shift` elements past what cudaMalloc gives.
 template <class T>
 class device_tensor {
@@ -301,6 +308,7 @@ int main(int argc, char** argv) {
     all_kernels<std::int16_t>(much, 0x0100, 0x0101);
     all_kernels<float>(much, 0.0F, -0.0F);
     all_kernels<double>(much, 1.0, 1.0 + 0x1p-52);
+    done("kernels");
     // Types beside each other: the host, which computes what is wanted, takes far longer than the device.
     const auto all_types = [much]<class... T>() {
       std::vector<std::thread> all;
@@ -316,7 +324,12 @@ int main(int argc, char** argv) {
       (begin([much] { all_calls<T>(much); }), ...);
       (begin([much] { all_folds<T>(much); }), ...);
       for (auto& t : all) t.join();
+      done("calls");
     };
+    if (much == effort::least) {
+      all_folds<float>(much);
+      done("fold and expand");
+    }
 #ifdef OMNI_TEST_FEW
     all_types.operator()<float, omni::half, std::int64_t>();
 #else

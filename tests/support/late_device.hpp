@@ -90,41 +90,61 @@ inline void run_scatter(const omni::detail::scatter_job& job) {
       for (std::uint32_t t = 0; t < omni::detail::tiles::threads; ++t) omni::detail::scatter<width()>(job, b, t);
   });
 }
-/// Runs the steps of omni/cuda/fold_tiles.hpp for each tile of slots, and `last` for each thread of it.
-template <unsigned Vectors, class Last>
-void run_union(const omni::detail::union_tiles<Vectors>& job, const omni::detail::sections& found, std::uint32_t ranks,
-               const Last& last) {
+/// Runs the steps of omni/cuda/fold_tiles.hpp for each tile of slots; `last(piece, s)` runs those that follow the places.
+template <class Shared, unsigned Vectors, class Last>
+void run_union(const omni::detail::union_tiles<Vectors>& job, const Last& last) {
   using namespace omni::detail;
   for (std::uint32_t b = job.pieces(); b-- != 0;) {
     const union_piece piece(job, b);
     if (piece.slots == 0) continue;
-    union_shared<Vectors> s;
-    std::memset(&s, 0xee, sizeof(s));  // shared memory begins as anything
-    for (std::uint32_t t = tiles::threads; t-- != 0;) begin_places(piece, t, s);
-    for (auto stride = shorter(job.united.mark_words);; stride = shorter(stride)) {
+    Shared s;
+    std::memset(static_cast<void*>(&s), 0xee, sizeof(s));  // shared memory begins as anything
+    union_shared<Vectors>& places = s;
+    const auto all_threads = [](const auto& step) {
+      for (std::uint32_t t = tiles::threads; t-- != 0;) step(t);
+    };
+    all_threads([&](std::uint32_t t) { begin_places(piece, t, places); });
+    for (auto stride = job.united.mark_words; stride > most_stride;) {
+      stride = shorter(stride);
       const auto from = s.first;
-      for (std::uint32_t t = tiles::threads; t-- != 0;)
+      all_threads([&](std::uint32_t t) {
         seek_places(job, piece, t, from, stride, [&](std::uint32_t word) { s.first = std::max(s.first, word); });
-      if (stride == 1) break;
+      });
     }
-    for (std::uint32_t t = tiles::threads; t-- != 0;) note_places(job, piece, t, s, found, ranks);
-    for (std::uint32_t t = 0; t < tiles::threads; ++t) last(piece, t, s);
+    all_threads([&](std::uint32_t t) { note_places(job, piece, t, places); });
+    last(piece, s);
   }
 }
 template <class T, class Op>
 void run_fold(const omni::detail::fold_job& job) {
+  using namespace omni::detail;
   with_width(job.cut.width, [&](auto width) {
     if constexpr (width() >= sizeof(T))
-      run_union(job, job.found, job.ranks,
-                [&](const auto& piece, std::uint32_t t, const auto& s) { omni::detail::fold<width(), T, Op>(job, piece, t, s); });
+      run_union<fold_shared>(job, [&](const auto& piece, auto& s) {
+        using thread = fold_thread<width(), T>;
+        for (std::uint32_t round = 0; round < fold_job::vectors; round += thread::vectors) {
+          std::vector<thread> threads(tiles::threads, thread{});
+          for (std::uint32_t first = 0; first < job.ranks; first += job.ranks_at_once) {
+            if (round == 0 || job.ranks_at_once < job.ranks) {
+              std::memset(static_cast<void*>(s.found), 0xee, sizeof(s.found));
+              for (std::uint32_t t = tiles::threads; t-- != 0;) find_contributions(job, piece, t, first, s);
+            }
+            for (std::uint32_t t = 0; t < tiles::threads; ++t) fold<Op>(job, piece, t, round, first, s, threads[t]);
+          }
+          for (std::uint32_t t = 0; t < tiles::threads; ++t) put<Op>(job, piece, t, round, threads[t]);
+        }
+      });
   });
 }
 inline void run_expand(const omni::detail::expand_job& job) {
+  using namespace omni::detail;
   with_width(job.cut.width, [&](auto width) {
-    run_union(job, {}, 0, [&](const auto& piece, std::uint32_t t, const auto& s) {
-      omni::detail::expand_thread<width()> mine;
-      omni::detail::fetch<width()>(job, piece, t, mine);
-      omni::detail::expand<width()>(job, piece, t, s, mine);
+    run_union<union_shared<expand_job::vectors>>(job, [&](const auto& piece, const auto& s) {
+      for (std::uint32_t t = 0; t < tiles::threads; ++t) {
+        expand_thread<width()> mine;
+        fetch<width()>(job, piece, t, mine);
+        expand<width()>(job, piece, t, s, mine);
+      }
     });
   });
 }

@@ -206,13 +206,8 @@ class exchange_chunks {
     unite(chunk);
     auto* const section = united(chunk, rank_);
     device_.copy(s, c.tables.data(), heard(chunk, 0), (ranks_ + 1) * section_bytes());
-    fold_job job;
-    job.cut = job_.cut;
-    job.found = {c.tables.template as<std::uint32_t>(), mark_words_};
-    job.united = {reinterpret_cast<const std::uint32_t*>(c.tables.data() + ranks_ * section_bytes()), mark_words_};
-    job.most_slots = head_of(section).count;
-    job.ranks = ranks_;
-    job.null = job_.null;
+    const fold_job job(job_.cut, {reinterpret_cast<const std::uint32_t*>(c.tables.data() + ranks_ * section_bytes()), mark_words_},
+                       head_of(section).count, {c.tables.template as<std::uint32_t>(), mark_words_}, ranks_, job_.null);
     folds(device_, s, job);
     device_.record(c.folded.get(), s);
   }
@@ -224,14 +219,12 @@ class exchange_chunks {
     auto* const tables = c.tables.data() + ranks_ * section_bytes();
     // This rank's is there.
     device_.copy(writing_, tables + section_bytes(), told(chunk, 2 * ranks_ + 1), (ranks_ - 1) * section_bytes());
-    expand_job job;
-    job.cut = job_.cut;
-    job.united = {reinterpret_cast<const std::uint32_t*>(tables), mark_words_};
-    job.owners = ranks_;
+    std::uint32_t most = 0;
+    for (std::size_t o = 0; o < ranks_; ++o) most = std::max(most, head_of(united(chunk, o)).count);
+    expand_job job(job_.cut, {reinterpret_cast<const std::uint32_t*>(tables), mark_words_}, ranks_, most);
     job.first_owner = rank_;
     job.first_tile = chunk * chunk_tiles_;
     job.out = out_;
-    for (std::size_t o = 0; o < ranks_; ++o) job.most_slots = std::max(job.most_slots, head_of(united(chunk, o)).count);
     device_.expand(writing_, job);
     device_.record(c.written.get(), writing_);
   }

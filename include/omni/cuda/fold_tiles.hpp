@@ -43,13 +43,13 @@ struct sections {
     const auto* const head = of(r);
     return reinterpret_cast<std::byte*>(head[2] | std::uint64_t{head[3]} << 32U);  // NOLINT(performance-no-int-to-ptr)
   }
-  /// Where section r has the slot of a block, of which mark `bit` in word `word` tells; nullptr if it is not marked.
-  [[nodiscard]] OMNI_DETAIL_DEVICE std::byte* slot(std::uint32_t r, std::uint32_t word, std::uint32_t bit,
-                                                   std::uint64_t block_bytes) const {
-    const auto* const m = marks(r);
-    if ((m[word] & bit) == 0) return nullptr;
-    const auto slot = std::uint64_t{m[mark_words + word]} + count_bits(m[word] & (bit - 1));
-    return slots(r) + slot * block_bytes;
+  /// Where section r has the slot of a block, of which mark number `place` tells: 32 times the word, plus the bit. nullptr if it is
+  /// not marked.
+  [[nodiscard]] OMNI_DETAIL_DEVICE const std::byte* slot(std::uint32_t r, std::uint32_t place, std::uint64_t block_bytes) const {
+    const auto* const m = marks(r) + place / 32;
+    const auto bit = 1U << (place % 32), base = m[mark_words];  // read at once with the marks: nobody waits twice
+    const auto* const first = slots(r);
+    return (*m & bit) != 0 ? first + (base + count_bits(*m & (bit - 1))) * block_bytes : nullptr;
   }
 };
 
@@ -64,17 +64,23 @@ struct union_tiles {
   sections united;  ///< of all owners, from this rank's on
   std::uint32_t owners = 1;
   std::uint32_t most_slots = 0;  ///< that one of them has
+  // What follows from these is divided here, once, and not by every thread.
+  std::uint32_t slots_of_tile = 1;
+  std::uint32_t parts = 1;  ///< thread blocks that a large block has
+  std::uint32_t pieces_of_owner = 0;
 
-  [[nodiscard]] OMNI_DETAIL_BOTH std::uint32_t slots_of_tile() const {
-    return most_vectors > cut.block_vectors ? most_vectors / cut.block_vectors : 1;
-  }
-  /// Thread blocks that a large block has.
-  [[nodiscard]] OMNI_DETAIL_BOTH std::uint32_t parts() const { return (cut.block_vectors + most_vectors - 1) / most_vectors; }
-  [[nodiscard]] OMNI_DETAIL_BOTH std::uint32_t pieces_of_owner() const {
-    return (most_slots + slots_of_tile() - 1) / slots_of_tile() * parts();
-  }
+  union_tiles() = default;
+  union_tiles(const tiles& cut_, const sections& united_, std::uint32_t owners_, std::uint32_t most_slots_)
+      : cut(cut_),
+        united(united_),
+        owners(owners_),
+        most_slots(most_slots_),
+        slots_of_tile(most_vectors > cut.block_vectors ? most_vectors / cut.block_vectors : 1),
+        parts((cut.block_vectors + most_vectors - 1) / most_vectors),
+        pieces_of_owner((most_slots + slots_of_tile - 1) / slots_of_tile * parts) {}
+
   /// Thread blocks in all.
-  [[nodiscard]] OMNI_DETAIL_BOTH std::uint32_t pieces() const { return owners * pieces_of_owner(); }
+  [[nodiscard]] std::uint32_t pieces() const { return owners * pieces_of_owner; }
 };
 
 /// What a thread block has of it: slots of one owner, one after the other.
@@ -83,20 +89,25 @@ struct union_piece {
 
   template <unsigned Vectors>
   OMNI_DETAIL_DEVICE union_piece(const union_tiles<Vectors>& job, std::uint32_t piece)
-      : owner(piece / job.pieces_of_owner()),
-        first(piece % job.pieces_of_owner() / job.parts() * job.slots_of_tile()),
+      : owner(job.owners == 1 ? 0 : piece / job.pieces_of_owner),
+        first(piece - owner * job.pieces_of_owner),
         slots(0),
-        first_vector(piece % job.parts() * union_tiles<Vectors>::most_vectors) {
+        first_vector(0) {
+    if (job.parts != 1) {
+      first_vector = first % job.parts * job.most_vectors;
+      first /= job.parts;
+    }
+    first *= job.slots_of_tile;
     const auto count = job.owners == 1 ? job.most_slots : job.united.of(owner)[0];
-    if (first < count) slots = count - first < job.slots_of_tile() ? count - first : job.slots_of_tile();
+    if (first < count) slots = count - first < job.slots_of_tile ? count - first : job.slots_of_tile;
   }
 };
 
 /// What its threads share: where the blocks of its slots belong.
 template <unsigned Vectors>
 struct union_shared {
-  static constexpr std::uint32_t nowhere = ~0U, all = 1U << 31U;
-  std::uint32_t first;                                       // word of marks from which on they are
+  static constexpr std::uint32_t nowhere = ~0U;
+  std::uint32_t first;                                       // word of marks from which on they are, or some before it
   std::uint32_t places[union_tiles<Vectors>::most_vectors];  // NOLINT(*-avoid-c-arrays): of a slot: 32 times the word, plus the bit
 };
 
@@ -106,10 +117,12 @@ OMNI_DETAIL_DEVICE void begin_places(const union_piece& piece, std::uint32_t num
   if (number == 0) s.first = 0;
   for (auto i = number; i < piece.slots; i += tiles::threads) s.places[i] = s.nowhere;
 }
+/// Words that step 3 looks at in vain. Fewer would take another search.
+inline constexpr std::uint32_t most_stride = tiles::threads / 2;
 /// The stride of the next search; of the first, from the number of words.
 OMNI_DETAIL_DEVICE std::uint32_t shorter(std::uint32_t stride) { return (stride + tiles::threads - 1) / tiles::threads; }
-/// Step 2, again and again, until the stride is 1: looks at every stride-th word from `from` on for the last that begins at the
-/// first slot or before, by keep_largest(word).
+/// Step 2, while the stride is more than that: looks at every stride-th word from `from` on for the last that begins at the first
+/// slot or before, by keep_largest(word).
 template <unsigned Vectors, class Keep>
 OMNI_DETAIL_DEVICE void seek_places(const union_tiles<Vectors>& job, const union_piece& piece, std::uint32_t number,
                                     std::uint32_t from, std::uint32_t stride, const Keep& keep_largest) {
@@ -117,25 +130,21 @@ OMNI_DETAIL_DEVICE void seek_places(const union_tiles<Vectors>& job, const union
   const auto word = from + number * stride;
   if (word < words && job.united.marks(piece.owner)[words + word] <= piece.first) keep_largest(word);
 }
-/// Step 3: a thread for each word, so that many are under way where few blocks are marked. With `found`: whether all ranks have the
-/// block.
+/// Step 3: a thread for each word, so that many are under way where few blocks are marked.
 template <unsigned Vectors>
 OMNI_DETAIL_DEVICE void note_places(const union_tiles<Vectors>& job, const union_piece& piece, std::uint32_t number,
-                                    union_shared<Vectors>& s, const sections& found, std::uint32_t ranks) {
+                                    union_shared<Vectors>& s) {
   const auto words = job.united.mark_words;
   const auto* const marks = job.united.marks(piece.owner);
   for (auto word = s.first + number; word < words; word += tiles::threads) {
-    const auto base = marks[words + word];
+    const auto base = marks[words + word], m = marks[word];
     if (base >= piece.first + piece.slots) break;  // bases ascend
-    const auto m = marks[word];
-    if (m == 0) continue;
-    auto all = ranks != 0 ? m : 0U;
-    for (std::uint32_t r = 0; r < ranks; ++r) all &= found.marks(r)[word];
+    if (base + count_bits(m) <= piece.first) continue;
     auto slot = base;
     for (auto rest = m; rest != 0; rest &= rest - 1) {
       const auto bit = count_bits(~rest & (rest - 1));  // the lowest
       const auto at = slot++ - piece.first;             // of those before the first: a large number
-      if (at < piece.slots) s.places[at] = (word * 32 + bit) | ((all >> bit & 1U) != 0 ? s.all : 0U);
+      if (at < piece.slots) s.places[at] = word * 32 + bit;
     }
   }
 }
@@ -144,66 +153,126 @@ OMNI_DETAIL_DEVICE void note_places(const union_tiles<Vectors>& job, const union
 struct fold_job : union_tiles<4> {
   sections found;  ///< by all ranks, in their order
   std::uint32_t ranks = 1;
+  std::uint32_t ranks_at_once = 1;  ///< for whose slots there is room
   null_bits null;
+
+  fold_job() = default;
+  fold_job(const tiles& cut_, const sections& united_, std::uint32_t most_slots_, const sections& found_, std::uint32_t ranks_,
+           const null_bits& null_)
+      : union_tiles(cut_, united_, 1, most_slots_),
+        found(found_),
+        ranks(ranks_),
+        ranks_at_once(most_vectors / slots_of_tile),
+        null(null_) {}
 };
-/// Step 4: folds in the order of ranks. A block that some rank has not sent starts from the identity, so that the bits are those
-/// of the fold that skips nothing (fold.hpp).
-template <unsigned Width, class T, class Op>
-OMNI_DETAIL_DEVICE void fold(const fold_job& job, const union_piece& piece, std::uint32_t number,
-                             const union_shared<fold_job::vectors>& s) {
-  using element = device_element<T>;
+/// What its threads share besides: where the slots lie that some ranks have, those of the first of them first.
+struct fold_shared : union_shared<fold_job::vectors> {
+  static constexpr std::uint32_t room = fold_job::most_vectors;
+  const std::byte* found[room];  // NOLINT(*-avoid-c-arrays): nullptr: the rank does not have it
+};
+/// What a thread of it holds in registers: few vectors, but of several ranks, because not all ranks have a block. So it has
+/// several rounds.
+template <unsigned Width, class T>
+struct fold_thread {
   static_assert(Width % sizeof(T) == 0);
-  constexpr unsigned n = Width / sizeof(T), vectors = fold_job::vectors;
-  const auto& cut = job.cut;
-  const auto end = piece.slots * cut.block_vectors;
-  const auto identity = null_vector<Width>(job.null, 0);  // elements are all alike
-  typename element::value folded[vectors][n];             // NOLINT(*-avoid-c-arrays): registers
-  std::uint32_t places[vectors], within[vectors];         // NOLINT(*-avoid-c-arrays)
-  OMNI_DETAIL_UNROLL
-  for (unsigned k = 0; k < vectors; ++k) {
-    const auto v = piece.first_vector + number + k * tiles::threads;
-    const auto slot = job.parts() > 1 || v >= end ? 0 : cut.block_of(v);
-    places[k] = v < end ? s.places[slot] : s.nowhere;
-    within[k] = v - slot * cut.block_vectors;
-    OMNI_DETAIL_UNROLL
-    for (unsigned i = 0; i < n; ++i) folded[k][i] = element::load(element::get(identity, i));
+  static constexpr unsigned elements = Width / sizeof(T);
+  static constexpr unsigned vectors = elements <= 4 ? 2 : 1, ranks = 4;
+  static_assert(fold_job::vectors % vectors == 0);
+  typename device_element<T>::value folded[vectors][elements];  // NOLINT(*-avoid-c-arrays)
+  std::uint32_t begun = 0, lacking = 0;                         ///< of each vector: whether a rank has it, and whether one has not
+};
+/// Step 4, for the ranks from `first` on: a thread for each slot, so that all are sought at once.
+OMNI_DETAIL_DEVICE void find_contributions(const fold_job& job, const union_piece& piece, std::uint32_t number, std::uint32_t first,
+                                           fold_shared& s) {
+  const auto ranks = job.ranks - first < job.ranks_at_once ? job.ranks - first : job.ranks_at_once;
+  for (auto i = number; i < ranks * job.slots_of_tile; i += tiles::threads) {
+    const auto r = i / job.slots_of_tile, slot = i - r * job.slots_of_tile;
+    const auto place = slot < piece.slots ? s.places[slot] : s.nowhere;
+    s.found[i] = place != s.nowhere ? job.found.slot(first + r, place, job.cut.block_bytes) : nullptr;
   }
-  for (std::uint32_t r = 0; r < job.ranks; ++r) {
-    vector<Width> x[vectors];  // NOLINT(*-avoid-c-arrays): all loads are under way before the first is waited for
+}
+/// Which slot a vector is of, and where in it.
+struct vector_place {
+  static constexpr std::uint32_t outside = ~0U;
+  std::uint32_t slot, at;
+  /// Number v of a tile, or outside of it.
+  template <unsigned Width, unsigned Vectors>
+  OMNI_DETAIL_DEVICE static vector_place of(const union_tiles<Vectors>& job, const union_piece& piece, std::uint32_t v) {
+    if (v >= piece.slots * job.cut.block_vectors) return {0, outside};
+    const auto slot = job.parts != 1 ? 0 : job.cut.block_of(v);
+    return {slot, (v - slot * job.cut.block_vectors) * Width};
+  }
+};
+/// Step 5: folds vectors from `round` on in the order of ranks, from the first that has the block on.
+template <class Op, unsigned Width, class T>
+OMNI_DETAIL_DEVICE void fold(const fold_job& job, const union_piece& piece, std::uint32_t number, std::uint32_t round,
+                             std::uint32_t first, const fold_shared& s, fold_thread<Width, T>& t) {
+  using element = device_element<T>;
+  vector_place mine[t.vectors];  // NOLINT(*-avoid-c-arrays)
+  OMNI_DETAIL_UNROLL
+  for (unsigned k = 0; k < t.vectors; ++k)
+    mine[k] = vector_place::of<Width>(job, piece, piece.first_vector + number + (round + k) * tiles::threads);
+  const auto end = job.ranks - first < job.ranks_at_once ? job.ranks : first + job.ranks_at_once;
+  const auto* found = s.found;
+  for (auto r = first; r < end; r += t.ranks) {
+    vector<Width> x[t.ranks][t.vectors];  // NOLINT(*-avoid-c-arrays)
     std::uint32_t has = 0;
     OMNI_DETAIL_UNROLL
-    for (unsigned k = 0; k < vectors; ++k) {
-      if (places[k] == s.nowhere) continue;
-      const auto place = places[k] & ~s.all;
-      const auto* const from = job.found.slot(r, place / 32, 1U << (place % 32), cut.block_bytes);
-      if (from == nullptr) continue;
-      x[k] = load_vector<Width>(from + std::uint64_t{within[k]} * Width);
-      has |= 1U << k;
+    for (unsigned j = 0; j < t.ranks; ++j, found += job.slots_of_tile) {
+      OMNI_DETAIL_UNROLL
+      for (unsigned k = 0; k < t.vectors; ++k) {
+        if (r + j >= end || mine[k].at == vector_place::outside) continue;
+        const auto* const from = found[mine[k].slot];
+        if (from == nullptr) {
+          t.lacking |= 1U << k;
+        } else {
+          x[j][k] = load_vector<Width>(from + mine[k].at);
+          has |= 1U << (j * t.vectors + k);
+        }
+      }
     }
     OMNI_DETAIL_UNROLL
-    for (unsigned k = 0; k < vectors; ++k) {
-      if ((has >> k & 1U) == 0) continue;
-      const bool begins = r == 0 && (places[k] & s.all) != 0;
+    for (unsigned j = 0; j < t.ranks; ++j) {
       OMNI_DETAIL_UNROLL
-      for (unsigned i = 0; i < n; ++i) {
-        const auto y = element::load(element::get(x[k], i));
-        folded[k][i] = begins ? y : device_operation<Op>::apply(folded[k][i], y);
+      for (unsigned k = 0; k < t.vectors; ++k) {
+        if ((has >> (j * t.vectors + k) & 1U) == 0) continue;
+        const bool goes_on = (t.begun >> k & 1U) != 0;
+        t.begun |= 1U << k;
+        OMNI_DETAIL_UNROLL
+        for (unsigned i = 0; i < t.elements; ++i) {
+          const auto y = element::load(element::get(x[j][k], i));
+          t.folded[k][i] = goes_on ? device_operation<Op>::apply(t.folded[k][i], y) : y;
+        }
       }
     }
   }
-  auto* const to = job.united.slots(0) + std::uint64_t{piece.first} * cut.block_bytes;
+}
+/// Step 6: writes the results. A block that some rank has not sent is folded with the identity, too, so that the bits are those of
+/// the fold that begins with it and skips nothing (fold.hpp): of the sum of negative zeros, for one.
+template <class Op, unsigned Width, class T>
+OMNI_DETAIL_DEVICE void put(const fold_job& job, const union_piece& piece, std::uint32_t number, std::uint32_t round,
+                            const fold_thread<Width, T>& t) {
+  using element = device_element<T>;
+  const auto end = piece.slots * job.cut.block_vectors;
+  const auto identity = element::load(element::get(null_vector<Width>(job.null, 0), 0));  // elements are all alike
+  auto* const to = job.united.slots(0) + std::uint64_t{piece.first} * job.cut.block_bytes;
   OMNI_DETAIL_UNROLL
-  for (unsigned k = 0; k < vectors; ++k) {
-    if (places[k] == s.nowhere) continue;
+  for (unsigned k = 0; k < t.vectors; ++k) {
+    const auto v = piece.first_vector + number + (round + k) * tiles::threads;
+    if (v >= end) continue;
     vector<Width> result{};
     OMNI_DETAIL_UNROLL
-    for (unsigned i = 0; i < n; ++i) element::set(result, i, element::store(folded[k][i]));
-    store_vector<Width>(to + std::uint64_t{piece.first_vector + number + k * tiles::threads} * Width, result);
+    for (unsigned i = 0; i < t.elements; ++i) {
+      const auto x = t.folded[k][i];
+      element::set(result, i, element::store((t.lacking >> k & 1U) != 0 ? device_operation<Op>::apply(identity, x) : x));
+    }
+    store_vector<Width>(to + std::uint64_t{v} * Width, result);
   }
 }
 
 /// What expanding is given: a chunk.
 struct expand_job : union_tiles<8> {
+  using union_tiles::union_tiles;
   std::uint32_t first_owner = 0;  ///< whose section is the first
   std::uint64_t first_tile = 0;   ///< of the chunk
   std::byte* out = nullptr;
@@ -229,20 +298,18 @@ template <unsigned Width>
 OMNI_DETAIL_DEVICE void expand(const expand_job& job, const union_piece& piece, std::uint32_t number,
                                const union_shared<expand_job::vectors>& s, const expand_thread<Width>& t) {
   const auto& cut = job.cut;
-  const auto end = piece.slots * cut.block_vectors;
   const auto owner = (piece.owner + job.first_owner) % job.owners;
   bounded_output<Width> out(job.out, cut.bytes);
   OMNI_DETAIL_UNROLL
   for (unsigned k = 0; k < expand_job::vectors; ++k) {
-    const auto v = piece.first_vector + number + k * tiles::threads;
-    if (v >= end) continue;
-    const auto slot = job.parts() > 1 ? 0 : cut.block_of(v);
-    const auto place = s.places[slot];
+    const auto mine = vector_place::of<Width>(job, piece, piece.first_vector + number + k * tiles::threads);
+    if (mine.at == mine.outside) continue;
+    const auto place = s.places[mine.slot];
     if (place == s.nowhere) continue;
     const auto word = place / 32;
     const auto tile = job.first_tile + std::uint64_t{word / cut.words} * job.owners + owner;
     const auto block = tile * cut.tile_blocks + word % cut.words * 32 + place % 32;
-    out.put(block * cut.block_bytes + std::uint64_t{v - slot * cut.block_vectors} * Width, t.data[k]);
+    out.put(block * cut.block_bytes + mine.at, t.data[k]);
   }
   out.finish();
 }

@@ -68,27 +68,39 @@ __global__ void __launch_bounds__(tiles::threads, tiles_at_once) scatter_kernel(
 
 /// Steps 1 to 3 of a tile of slots.
 template <unsigned Vectors>
-__device__ void find_places(const union_tiles<Vectors>& job, const union_piece& piece, union_shared<Vectors>& s,
-                            const sections& found = {}, std::uint32_t ranks = 0) {
+__device__ void find_places(const union_tiles<Vectors>& job, const union_piece& piece, union_shared<Vectors>& s) {
   begin_places(piece, threadIdx.x, s);
   __syncthreads();
-  for (auto stride = shorter(job.united.mark_words);; stride = shorter(stride)) {
+  for (auto stride = job.united.mark_words; stride > most_stride;) {
+    stride = shorter(stride);
     const auto from = s.first;
     __syncthreads();
-    seek_places(job, piece, threadIdx.x, from, stride, [&](std::uint32_t word) { atomicMax(&s.first, word); });
+    seek_places(job, piece, threadIdx.x, from, stride, [&](std::uint32_t word) {
+      if (__activemask() >> threadIdx.x % 32 == 1U) atomicMax(&s.first, word);  // the last of a warp has the largest
+    });
     __syncthreads();
-    if (stride == 1) break;
   }
-  note_places(job, piece, threadIdx.x, s, found, ranks);
+  note_places(job, piece, threadIdx.x, s);
   __syncthreads();
 }
 template <unsigned Width, class T, class Op>
 __global__ void __launch_bounds__(tiles::threads, tiles_at_once) fold_kernel(const __grid_constant__ fold_job job) {
-  __shared__ union_shared<fold_job::vectors> s;
+  __shared__ fold_shared s;
   const union_piece piece(job, blockIdx.x);
   if (piece.slots == 0) return;
-  find_places(job, piece, s, job.found, job.ranks);
-  fold<Width, T, Op>(job, piece, threadIdx.x, s);
+  find_places(job, piece, s);
+  for (std::uint32_t round = 0; round < fold_job::vectors; round += fold_thread<Width, T>::vectors) {
+    fold_thread<Width, T> t;
+    for (std::uint32_t first = 0; first < job.ranks; first += job.ranks_at_once) {
+      if (round == 0 || job.ranks_at_once < job.ranks) {  // else they are found
+        if (round + first != 0) __syncthreads();
+        find_contributions(job, piece, threadIdx.x, first, s);
+        __syncthreads();
+      }
+      fold<Op>(job, piece, threadIdx.x, round, first, s, t);
+    }
+    put<Op>(job, piece, threadIdx.x, round, t);
+  }
 }
 
 template <unsigned Width>
