@@ -203,43 +203,45 @@ struct vector_place {
     return {slot, (v - slot * job.cut.block_vectors) * Width};
   }
 };
+
 /// Step 5: folds vectors from `round` on in the order of ranks, from the first that has the block on.
 template <class Op, unsigned Width, class T>
 OMNI_DETAIL_DEVICE void fold(const fold_job& job, const union_piece& piece, std::uint32_t number, std::uint32_t round,
                              std::uint32_t first, const fold_shared& s, fold_thread<Width, T>& t) {
   using element = device_element<T>;
-  vector_place mine[t.vectors];  // NOLINT(*-avoid-c-arrays)
+  using thread = fold_thread<Width, T>;
+  vector_place mine[thread::vectors];  // NOLINT(*-avoid-c-arrays)
   OMNI_DETAIL_UNROLL
-  for (unsigned k = 0; k < t.vectors; ++k)
+  for (unsigned k = 0; k < thread::vectors; ++k)
     mine[k] = vector_place::of<Width>(job, piece, piece.first_vector + number + (round + k) * tiles::threads);
   const auto end = job.ranks - first < job.ranks_at_once ? job.ranks : first + job.ranks_at_once;
   const auto* found = s.found;
-  for (auto r = first; r < end; r += t.ranks) {
-    vector<Width> x[t.ranks][t.vectors];  // NOLINT(*-avoid-c-arrays)
+  for (auto r = first; r < end; r += thread::ranks) {
+    vector<Width> x[thread::ranks][thread::vectors];  // NOLINT(*-avoid-c-arrays)
     std::uint32_t has = 0;
     OMNI_DETAIL_UNROLL
-    for (unsigned j = 0; j < t.ranks; ++j, found += job.slots_of_tile) {
+    for (unsigned j = 0; j < thread::ranks; ++j, found += job.slots_of_tile) {
       OMNI_DETAIL_UNROLL
-      for (unsigned k = 0; k < t.vectors; ++k) {
+      for (unsigned k = 0; k < thread::vectors; ++k) {
         if (r + j >= end || mine[k].at == vector_place::outside) continue;
         const auto* const from = found[mine[k].slot];
         if (from == nullptr) {
           t.lacking |= 1U << k;
         } else {
           x[j][k] = load_vector<Width>(from + mine[k].at);
-          has |= 1U << (j * t.vectors + k);
+          has |= 1U << (j * thread::vectors + k);
         }
       }
     }
     OMNI_DETAIL_UNROLL
-    for (unsigned j = 0; j < t.ranks; ++j) {
+    for (unsigned j = 0; j < thread::ranks; ++j) {
       OMNI_DETAIL_UNROLL
-      for (unsigned k = 0; k < t.vectors; ++k) {
-        if ((has >> (j * t.vectors + k) & 1U) == 0) continue;
+      for (unsigned k = 0; k < thread::vectors; ++k) {
+        if ((has >> (j * thread::vectors + k) & 1U) == 0) continue;
         const bool goes_on = (t.begun >> k & 1U) != 0;
         t.begun |= 1U << k;
         OMNI_DETAIL_UNROLL
-        for (unsigned i = 0; i < t.elements; ++i) {
+        for (unsigned i = 0; i < thread::elements; ++i) {
           const auto y = element::load(element::get(x[j][k], i));
           t.folded[k][i] = goes_on ? device_operation<Op>::apply(t.folded[k][i], y) : y;
         }
@@ -247,22 +249,24 @@ OMNI_DETAIL_DEVICE void fold(const fold_job& job, const union_piece& piece, std:
     }
   }
 }
+
 /// Step 6: writes the results. A block that some rank has not sent is folded with the identity, too, so that the bits are those of
 /// the fold that begins with it and skips nothing (fold.hpp): of the sum of negative zeros, for one.
 template <class Op, unsigned Width, class T>
 OMNI_DETAIL_DEVICE void put(const fold_job& job, const union_piece& piece, std::uint32_t number, std::uint32_t round,
                             const fold_thread<Width, T>& t) {
   using element = device_element<T>;
+  using thread = fold_thread<Width, T>;
   const auto end = piece.slots * job.cut.block_vectors;
   const auto identity = element::load(element::get(null_vector<Width>(job.null, 0), 0));  // elements are all alike
   auto* const to = job.united.slots(0) + std::uint64_t{piece.first} * job.cut.block_bytes;
   OMNI_DETAIL_UNROLL
-  for (unsigned k = 0; k < t.vectors; ++k) {
+  for (unsigned k = 0; k < thread::vectors; ++k) {
     const auto v = piece.first_vector + number + (round + k) * tiles::threads;
     if (v >= end) continue;
     vector<Width> result{};
     OMNI_DETAIL_UNROLL
-    for (unsigned i = 0; i < t.elements; ++i) {
+    for (unsigned i = 0; i < thread::elements; ++i) {
       const auto x = t.folded[k][i];
       element::set(result, i, element::store((t.lacking >> k & 1U) != 0 ? device_operation<Op>::apply(identity, x) : x));
     }
