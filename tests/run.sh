@@ -13,8 +13,9 @@ usage: tests/run.sh [--full] [--parts LIST] [--mpi openmpi|mpich] [--help]
 
 Installs what is missing (Debian and Ubuntu, as root or with sudo; elsewhere it says what is missing and stops), builds into build/,
 and ends with one ctest over all of it. Without --full all tests run once, unoptimised, with fewer rank counts and random draws:
-compiled with clang++, which takes half the time, but for CUDA's and MPICH's (on two ranks, without what differs in types only), with
-g++; those unit tests under the address sanitizer that read what peers send or are about memory; and clang-format.
+compiled with clang++, which takes half the time, but for CUDA's (the tests and one example) and MPICH's (on two ranks, without what
+differs in types only), with g++; those unit tests under the address sanitizer that read what peers send or are about memory; and
+clang-format.
 
   --full       in these parts:
     default    everything, -O2, all rank counts, examples, consumers, what must not compile, each header alone; CUDA where nvcc is;
