@@ -140,7 +140,7 @@ if [ $dry = 1 ]; then
   # The same kernels and the same path, thread by thread on the host, where doctest is installed.
   if [ -e /usr/include/doctest/doctest.h ]; then
     if g++ -std=c++20 -O0 -Iinclude -Itests -Itests/support -pthread tests/unit/main.cpp tests/unit/device_kernels.cpp tests/unit/device_path.cpp \
-      tests/unit/device_exchange.cpp \
+      tests/unit/device_exchange.cpp tests/unit/device_staged.cpp \
       -o "$out/host-tests" > "$out/host-tests.log" 2>&1; then
       run "the device path on the host" "$out/host-tests"
     else

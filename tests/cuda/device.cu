@@ -283,6 +283,50 @@ void kinds_of_memory() {
     expect(comm.rank() == 0 ? x[9] == 2 : y[9] == 2, "host and device ranks");
   });
 }
+/// The other collectives: parts of different sizes, in place and not, with a stream and without.
+void family() {
+  const std::vector<std::size_t> sizes{3000, 0, 7001};
+  constexpr std::size_t n = 10001;
+  threads::run(3, [&](threads& comm) {
+    const auto r = static_cast<std::size_t>(comm.rank());
+    const auto first = std::accumulate(sizes.begin(), sizes.begin() + comm.rank(), std::size_t{0});
+    std::vector<float> mine(n, 0.0F), sum(n, 0.0F);
+    for (std::size_t i = r; i < n; i += 100) mine[i] = static_cast<float>(r + 1);
+    for (std::size_t k = 0; k < 3; ++k)
+      for (std::size_t i = k; i < n; i += 100) sum[i] = static_cast<float>(k + 1);
+    const auto part_of = [&](const std::vector<float>& x) {
+      const auto at = x.begin() + static_cast<std::ptrdiff_t>(first);
+      return std::vector<float>(at, at + static_cast<std::ptrdiff_t>(sizes[r]));
+    };
+    cudaStream_t s = nullptr;
+    check_cuda(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking), "cudaStreamCreate");
+    const omni::part_sizes parts{sizes};
+    const omni::root root{2};
+    {
+      const device_tensor<float> in(mine), out(std::vector<float>(sizes[r], 7.0F));
+      omni::reduce_scatter(comm, in.span(), out.span(), parts);
+      expect(out.get() == part_of(sum) && in.get() == mine, "reduce_scatter");
+      omni::reduce_scatter<omni::colocated>(comm, in.span(), parts, omni::on_stream{s});
+      expect(part_of(in.get()) == part_of(sum), "reduce_scatter, in place");
+    }
+    {
+      const device_tensor<float> part(part_of(sum)), all(std::vector<float>(n, 7.0F));
+      omni::allgather(comm, part.span(), all.span(), parts, omni::on_stream{s});
+      expect(all.get() == sum, "allgather");
+    }
+    {
+      const device_tensor<float> in(mine), out(std::vector<float>(comm.rank() == 2 ? n : 0));
+      omni::reduce(comm, in.span(), out.span(), root, omni::sum{});
+      expect(comm.rank() != 2 || out.get() == sum, "reduce");
+      omni::reduce(comm, in.span(), root);
+      expect(in.get() == (comm.rank() == 2 ? sum : mine), "reduce, in place");
+    }
+    thrust::device_vector<float> x(n, static_cast<float>(r));
+    omni::broadcast(comm, x, root);
+    expect(x[0] == 2 && x[n - 1] == 2, "broadcast");
+    cudaStreamDestroy(s);
+  });
+}
 void names_of_errors() {
   bool named = false;
   try {
@@ -337,6 +381,7 @@ int main(int argc, char** argv) {
 #endif
     streams();
     kinds_of_memory();
+    family();
     names_of_errors();
     omni::release_device_buffers();
   } catch (const std::exception& e) {

@@ -13,9 +13,11 @@
 #include <type_traits>
 #include <vector>
 
+#include "../support/collectives.hpp"
 #include "../support/device_ways.hpp"
 #include "../support/late_device.hpp"
 #include "../support/leaks.hpp"
+#include "../support/staged_calls.hpp"
 #include "world.hpp"
 
 // Tensors on a device in software, whose memory any MPI takes: through the host, and from device to device.
@@ -62,6 +64,19 @@ TEST_CASE("device: bits, from device to device and through the host") {
     check_bits<float>(omni::sum{}, 70001, shape);
     check_bits<omni::half>(omni::max{}, 140007, shape);
   }
+}
+TEST_CASE("device: reduce_scatter, allgather, reduce and broadcast, through the host") {
+  std::uint64_t seed = 40;
+  auto world = omni::transport::mpi(MPI_COMM_WORLD);
+  late_machine machine(seed + static_cast<std::uint64_t>(rank()));
+  for (const auto shape : patterns::all) {
+    ++seed;
+    const testing::collective_cell c{size(), 20011, shape, seed, static_cast<int>(seed) % size(), seed % 2 == 0, seed % 3 != 0};
+    CAPTURE(c.str());
+    testing::staged_calls by{machine};
+    CHECK(testing::run_collectives_by<float>(by, world, rank(), c, omni::sum{}) == "");
+  }
+  device_buffers::drop();
 }
 TEST_CASE("device: automatic goes by what MPI says, or OMNI_DEVICE_MEMORY") {
   const char* const told = std::getenv("OMNI_DEVICE_MEMORY");  // NOLINT(concurrency-mt-unsafe): nothing sets it

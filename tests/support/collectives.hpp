@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "oracle.hpp"
@@ -64,9 +65,30 @@ std::vector<T> slice(const std::vector<T>& x, std::size_t first, std::size_t n) 
   return {at, at + static_cast<std::ptrdiff_t>(n)};
 }
 
-/// Each collective once; what is wrong, or nothing. `policies` are a partitioner and a topology, or neither.
-template <class T, class Op, class Comm, class... Policies>
-std::string run_collectives(Comm&& comm, int rank, collective_cell c, const Op& op, const Policies&... policies) {
+/// The library's functions.
+struct host_calls {
+  template <class... A>
+  static void reduce_scatter(A&&... a) {
+    omni::reduce_scatter(std::forward<A>(a)...);
+  }
+  template <class... A>
+  static void allgather(A&&... a) {
+    omni::allgather(std::forward<A>(a)...);
+  }
+  template <class... A>
+  static void reduce(A&&... a) {
+    omni::reduce(std::forward<A>(a)...);
+  }
+  template <class... A>
+  static void broadcast(A&&... a) {
+    omni::broadcast(std::forward<A>(a)...);
+  }
+};
+
+/// Each collective once, by functions such as those; what is wrong, or nothing. `policies` are a partitioner and a topology, or
+/// neither.
+template <class T, class Calls, class Op, class Comm, class... Policies>
+std::string run_collectives_by(Calls&& by, Comm&& comm, int rank, collective_cell c, const Op& op, const Policies&... policies) {
   const auto me = static_cast<std::size_t>(rank);
   const auto sizes = draw_sizes(c);
   c.elements = 0;
@@ -94,15 +116,15 @@ std::string run_collectives(Comm&& comm, int rank, collective_cell c, const Op& 
     storage<T> in(inputs[me]);
     std::vector<T> got, rest = inputs[me];
     if (c.in_place) {
-      if (c.uneven) omni::reduce_scatter(comm, in, parts, op, policies...);
-      else omni::reduce_scatter(comm, in, op, policies...);
+      if (c.uneven) by.reduce_scatter(comm, in, parts, op, policies...);
+      else by.reduce_scatter(comm, in, op, policies...);
       const auto all = as_vector(in);
       got = slice(all, first, sizes[me]);
       std::copy_n(got.begin(), got.size(), rest.begin() + static_cast<std::ptrdiff_t>(first));
     } else {
       storage<T> out(garbage(sizes[me]));
-      if (c.uneven) omni::reduce_scatter(comm, in, out, policies..., op, parts);
-      else omni::reduce_scatter(comm, in, out, policies..., op);
+      if (c.uneven) by.reduce_scatter(comm, in, out, policies..., op, parts);
+      else by.reduce_scatter(comm, in, out, policies..., op);
       got = as_vector(out);
     }
     expect(oracle::equal(got, slice(folded, first, sizes[me])), "reduce_scatter");
@@ -119,18 +141,18 @@ std::string run_collectives(Comm&& comm, int rank, collective_cell c, const Op& 
     storage<T> all(before);
     storage<T> mine(slice(whole, first, sizes[me]));
     if (c.in_place) {
-      if (c.uneven) omni::allgather(comm, all, omni::null_value{null}, parts, policies...);
-      else omni::allgather(comm, all, policies..., omni::null_value{null});
+      if (c.uneven) by.allgather(comm, all, omni::null_value{null}, parts, policies...);
+      else by.allgather(comm, all, policies..., omni::null_value{null});
     } else {
-      if (c.uneven) omni::allgather(comm, mine, all, parts, policies...);
-      else omni::allgather(comm, mine, all, policies..., omni::null_value{null});
+      if (c.uneven) by.allgather(comm, mine, all, parts, policies...);
+      else by.allgather(comm, mine, all, policies..., omni::null_value{null});
     }
     expect(same_bits(as_vector(all), whole), "allgather");
   }
   {
     storage<T> in(inputs[me]), out(garbage(is_root ? c.elements : c.seed % 3));
-    if (c.in_place) omni::reduce(comm, in, policies..., root, op);
-    else omni::reduce(comm, in, out, op, root, policies...);
+    if (c.in_place) by.reduce(comm, in, policies..., root, op);
+    else by.reduce(comm, in, out, op, root, policies...);
     const auto got = as_vector(c.in_place ? in : out);
     if (is_root) expect(oracle::equal(got, folded), "reduce");
     if (!is_root || !c.in_place) expect(oracle::equal(as_vector(in), inputs[me]), "reduce has changed its input");
@@ -139,11 +161,15 @@ std::string run_collectives(Comm&& comm, int rank, collective_cell c, const Op& 
   {
     const auto& whole = inputs[static_cast<std::size_t>(c.root)];
     storage<T> data(is_root ? whole : garbage(c.elements));
-    if (c.seed % 2 == 0) omni::broadcast(comm, data, root, policies...);
-    else omni::broadcast(comm, data, omni::null_value{null}, policies..., root);
+    if (c.seed % 2 == 0) by.broadcast(comm, data, root, policies...);
+    else by.broadcast(comm, data, omni::null_value{null}, policies..., root);
     expect(same_bits(as_vector(data), whole), "broadcast");
   }
   return wrong;
+}
+template <class T, class Op, class Comm, class... Policies>
+std::string run_collectives(Comm&& comm, int rank, const collective_cell& c, const Op& op, const Policies&... policies) {
+  return run_collectives_by<T>(host_calls{}, comm, rank, c, op, policies...);
 }
 
 }  // namespace testing

@@ -6,5 +6,6 @@
 
 #include "../detail/mpi/device_memory.hpp"
 #include "allreduce.hpp"
+#include "collectives.hpp"
 #include "device_span.hpp"
 #include "error.hpp"

@@ -30,6 +30,7 @@ struct device_buffers {
   input_buffers<Device> input;
   output_buffers<Device> output;
   exchange_buffers<Device> exchange;
+  device_memory<Device, true> staged_in, staged_out;  // of collectives that go through the host as a whole
 };
 
 /// Borrowed from a pool of the thread, returned when the call has ended. The pool keeps as many as have been out at once.

@@ -1,0 +1,163 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <omni/omni.hpp>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "../support/collectives.hpp"
+#include "../support/device_ranks.hpp"
+#include "../support/staged_calls.hpp"
+
+// reduce_scatter, allgather, reduce and broadcast of tensors on a device in software, on ranks that are threads.
+
+namespace {
+
+using omni::transport::threads;
+using testing::collective_cell;
+using testing::late_device;
+using testing::late_machine;
+using testing::staged_calls;
+using device_buffers = omni::detail::borrowed_buffers<late_device>;
+
+template <class T, class Op, class... Policies>
+void check(const collective_cell& c, const Op& op, const Policies&... policies) {
+  std::vector<std::string> wrong(static_cast<std::size_t>(c.ranks));
+  threads::run(c.ranks, [&](threads& comm) {
+    late_machine machine(c.seed + static_cast<std::uint64_t>(comm.rank()));
+    staged_calls by{machine};
+    wrong[static_cast<std::size_t>(comm.rank())] = testing::run_collectives_by<T>(by, comm, comm.rank(), c, op, policies...);
+    device_buffers::drop();
+  });
+  const auto where = c.str();
+  CAPTURE(where);
+  for (const auto& w : wrong) CHECK(w == "");
+}
+
+}  // namespace
+
+TEST_CASE("device staged: sizes, patterns, roots and parts") {
+  std::uint64_t seed = 0;
+  for (const int ranks : {1, 2, 3, 5})
+    for (const std::size_t n : {0U, 1U, 7U, 5000U, 30001U})
+      for (const auto shape : patterns::all) {
+        const collective_cell c{ranks, n, shape, ++seed, static_cast<int>(seed) % ranks, seed % 2 == 0, seed % 3 != 0};
+        check<float>(c, omni::sum{});
+        if (n == 5000) check<omni::half>(c, omni::max{}, omni::fixed_blocks{48});
+      }
+}
+TEST_CASE("device staged: what a rank neither gives nor gets does not cross, and a second call allocates nothing") {
+  using kind = omni::detail::collective_kind;
+  constexpr std::size_t n = 30000;
+  threads::run(3, [&](threads& comm) {
+    late_machine machine(7);
+    std::vector<float> x(n, 1.0F), part(n / 3, 1.0F);
+    const auto bytes = [&](const auto& call) {
+      call();
+      const auto before = machine.copied;
+      const auto allocations = machine.allocations;
+      call();
+      CHECK(machine.allocations == allocations);
+      return machine.copied - before;
+    };
+    const std::size_t all = n * sizeof(float), own = all / 3;
+    const bool is_root = comm.rank() == 2;
+    const omni::root root{2};
+    CHECK(bytes([&] { testing::stage<kind::reduce_scatter>(machine, comm, x); }) == all + own);
+    CHECK(bytes([&] { testing::stage<kind::reduce_scatter>(machine, comm, x, part); }) == all + own);
+    CHECK(bytes([&] { testing::stage<kind::allgather>(machine, comm, x); }) == all + own);
+    CHECK(bytes([&] { testing::stage<kind::allgather>(machine, comm, part, x); }) == all + own);
+    CHECK(bytes([&] { testing::stage<kind::reduce>(machine, comm, x, root); }) == (is_root ? 2 * all : all));
+    CHECK(bytes([&] { testing::stage<kind::broadcast>(machine, comm, x, root); }) == all);
+    device_buffers::drop();
+  });
+}
+TEST_CASE("device staged: calls are in the order of the caller's stream") {
+  using kind = omni::detail::collective_kind;
+  threads::run(2, [&](threads& comm) {
+    late_machine machine(11);
+    std::vector<int> x(9000, 0);
+    machine.push(0, [&] { x[8000] = 1; });  // late, as all that is in a stream
+    testing::stage<kind::reduce>(machine, comm, x, omni::root{1});
+    testing::stage<kind::broadcast>(machine, comm, x, omni::root{1});
+    CHECK(x[8000] == 2);
+    device_buffers::drop();
+  });
+}
+TEST_CASE("device staged: whatever fails on the device of one rank, no other waits, and none takes it for a result") {
+  using kind = omni::detail::collective_kind;
+  const testing::leaks_are_meant meant;
+  const auto run = [&](const auto& call, long at, bool late) {
+    std::vector<std::string> errors(3);
+    threads::run(3, [&](threads& comm) {
+      const testing::leaks_are_meant here;
+      late_machine machine(static_cast<std::uint64_t>(at) + 1);
+      if (comm.rank() == 1) {
+        machine.fails_at = at;
+        machine.fails_late = late;
+      }
+      try {
+        call(machine, comm);
+      } catch (const omni::cuda_error& e) {
+        errors[static_cast<std::size_t>(comm.rank())] = e.name();
+      } catch (const omni::error& e) {
+        errors[static_cast<std::size_t>(comm.rank())] = e.what();
+      }
+      device_buffers::drop();
+    });
+    return errors;
+  };
+  // On rank 1: the copy to the host, an event, the copy back, an event. Before the ranks meet the others hear of it.
+  const auto check_failures = [&](const auto& call, long operations, long before_meeting) {
+    for (const bool late : {false, true})
+      for (long at = 0; at < operations; ++at) {
+        CAPTURE(at);
+        CAPTURE(late);
+        const auto errors = run(call, at, late);
+        CHECK(errors[1].rfind("cuda", 0) == 0);
+        for (const std::size_t r : {std::size_t{0}, std::size_t{2}}) CHECK((errors[r] != "") == (at < before_meeting));
+      }
+    const auto well = run(call, operations, false);
+    for (const auto& e : well) CHECK(e == "");
+  };
+  check_failures(
+      [](late_machine& machine, threads& comm) {
+        std::vector<float> x(9000, 1.0F);
+        testing::stage<kind::reduce_scatter>(machine, comm, x);
+        if (comm.rank() != 1) CHECK(x[static_cast<std::size_t>(comm.rank()) * 3000] == 3);
+      },
+      4, 2);
+  check_failures(
+      [](late_machine& machine, threads& comm) {
+        std::vector<float> x(9000, 1.0F), part(3000, 1.0F);
+        testing::stage<kind::allgather>(machine, comm, part, x);
+      },
+      4, 2);
+  check_failures(
+      [](late_machine& machine, threads& comm) {
+        std::vector<float> x(9000, 1.0F);
+        testing::stage<kind::reduce>(machine, comm, x, omni::root{1});
+      },
+      4, 2);
+  check_failures(
+      [](late_machine& machine, threads& comm) {
+        std::vector<float> x(9000, 1.0F);
+        testing::stage<kind::broadcast>(machine, comm, x, omni::root{1});
+      },
+      2, 2);
+}
+TEST_CASE("device staged: parts that do not add up, and other parts on one rank") {
+  using kind = omni::detail::collective_kind;
+  threads::run(2, [&](threads& comm) {
+    late_machine machine(3);
+    std::vector<float> x(1000, 1.0F);
+    const std::vector<std::size_t> wrong{600, 600}, mine{comm.rank() == 0 ? 300U : 400U, comm.rank() == 0 ? 700U : 600U};
+    CHECK_THROWS_AS(testing::stage<kind::reduce_scatter>(machine, comm, x, omni::part_sizes{wrong}), omni::usage);
+    CHECK_THROWS_AS(testing::stage<kind::allgather>(machine, comm, x, omni::part_sizes{mine}), omni::mismatch);
+    device_buffers::drop();
+  });
+}
