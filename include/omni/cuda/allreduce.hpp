@@ -35,16 +35,20 @@ inline int device_of(const void* p) {
   check_cuda(cudaPointerGetAttributes(&a, p), "cudaPointerGetAttributes");
   return a.type == cudaMemoryTypeDevice || a.type == cudaMemoryTypeManaged ? a.device : -1;
 }
-/// That of a tensor, or of this thread if it is empty.
-inline int device_of(const void* in, const void* out, std::size_t n) {
-  int device = 0;
-  if (n == 0) {
-    check_cuda(cudaGetDevice(&device), "cudaGetDevice");
-    return device;
-  }
-  device = device_of(in);
-  if (device < 0 || device_of(out) < 0) throw usage("omni: a device_span of memory that is not the device's; see located_span");
-  if (device != device_of(out)) throw usage("omni: input and output are on different devices");
+/// That of the tensors of a call, or of this thread if they are empty.
+template <class T>
+int device_of(device_span<const T> in, device_span<T> out) {
+  int device = -1;
+  const auto look = [&](const void* p, std::size_t n) {
+    if (n == 0) return;
+    const int there = device_of(p);
+    if (there < 0) throw usage("omni: a device_span of memory that is not the device's; see located_span");
+    if (device >= 0 && device != there) throw usage("omni: input and output are on different devices");
+    device = there;
+  };
+  look(in.data(), in.size());
+  look(out.data(), out.size());
+  if (device < 0) check_cuda(cudaGetDevice(&device), "cudaGetDevice");
   return device;
 }
 
@@ -82,6 +86,27 @@ inline void expect_stream_of(const cuda_device& device, cudaStream_t stream) {
 #endif
 }
 
+/// Where the tensors of a call are, and in which order it comes there.
+struct device_place {
+  cuda_device device;
+  cudaStream_t stream = nullptr;
+  std::exception_ptr failed;  // of work before the call, say: the others have called and will wait
+
+  template <class T, class... More>
+  static device_place of(device_span<const T> in, device_span<T> out, const More&... more) {
+    static_assert((std::size_t{0} + ... + (is_stream<More> ? 1U : 0U)) <= 1, "omni: two streams were given");
+    device_place made;
+    if (in.size() + out.size() != 0) made.stream = stream_among(more...);  // else any stream will do
+    try {
+      made.device.number = device_of(in, out);
+      expect_stream_of(made.device, made.stream);
+    } catch (const cuda_error&) {
+      made.failed = std::current_exception();
+    }
+    return made;
+  }
+};
+
 /// Runs f(transport, call, topology) on the ranks that have tensors: on a cluster the workers fold among themselves.
 template <class Comm, class F>
 auto on_device_ranks(Comm& comm, const F& f) {
@@ -93,24 +118,14 @@ auto on_device_ranks(Comm& comm, const F& f) {
 template <class... Policies, class Comm, class T, class F, class... More>
 auto on_device_memory(Comm& comm, device_span<const T> in, device_span<T> out, const F& f, const More&... more) {
   using E = element_of_device<T>;
-  static_assert((std::size_t{0} + ... + (is_stream<More> ? 1U : 0U)) <= 1, "omni: two streams were given");
-  cuda_device device;
-  std::exception_ptr failed;
-  const auto stream =
-      in.size() != 0 ? stream_among(more...) : cudaStream_t{};  // an empty tensor is on no device: any stream will do
-  try {
-    device.number = device_of(in.data(), out.data(), in.size());
-    expect_stream_of(device, stream);
-  } catch (const cuda_error&) {
-    failed = std::current_exception();  // of work before the call, say: the others have called and will wait
-  }
+  const auto at = device_place::of(in, out, more...);
   const std::span<const E> from(reinterpret_cast<const E*>(in.data()), in.size());
   const std::span<E> to(reinterpret_cast<E*>(out.data()), out.size());
   return on_device_ranks(comm, [&](auto&& transport) {
     return std::apply(
         [&](const auto&... choices) {
           return with_device_call<E>(
-              device, stream, (!is_stream<More> && ...), failed, from, to,
+              at.device, at.stream, (!is_stream<More> && ...), at.failed, from, to,
               [&](auto& call, const auto& topology) { return f(std::forward<decltype(transport)>(transport), call, topology); },
               Policies{}..., choices...);
         },

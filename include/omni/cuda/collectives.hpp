@@ -2,8 +2,6 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <cstddef>
-#include <exception>
 #include <span>
 #include <tuple>
 #include <type_traits>
@@ -29,23 +27,12 @@ auto unless_staged(const A& a) {
 template <collective_kind C, class... Policies, class Comm, class T, class... More>
 report stage_between(Comm& comm, device_span<const T> in, device_span<T> out, const More&... more) {
   using E = element_of_device<T>;
-  static_assert((std::size_t{0} + ... + (is_stream<More> ? 1U : 0U)) <= 1, "omni: two streams were given");
-  cuda_device device;
-  std::exception_ptr failed;
-  const auto stream = stream_among(more...);
-  try {
-    device.number = in.size() != 0 && out.size() != 0 ? device_of(in.data(), out.data(), in.size())
-                    : in.size() != 0                  ? device_of(in.data(), in.data(), in.size())
-                                                      : device_of(out.data(), out.data(), out.size());
-    if (in.size() + out.size() != 0) expect_stream_of(device, stream);
-  } catch (const cuda_error&) {
-    failed = std::current_exception();  // of work before the call, say: the others have called and will wait
-  }
+  const auto at = device_place::of(in, out, more...);
   const std::span<const E> from(reinterpret_cast<const E*>(in.data()), in.size());
   const std::span<E> to(reinterpret_cast<E*>(out.data()), out.size());
   return on_device_ranks(comm, [&](auto&& transport) {
     return std::apply(
-        [&](const auto&... chosen) { return run_staged<C, E>(transport, device, stream, failed, from, to, chosen...); },
+        [&](const auto&... chosen) { return run_staged<C, E>(transport, at.device, at.stream, at.failed, from, to, chosen...); },
         std::tuple_cat(unless_staged(Policies{})..., unless_staged(more)...));
   });
 }
