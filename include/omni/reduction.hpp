@@ -15,6 +15,7 @@
 
 #include "detail/call/call.hpp"
 #include "detail/call/fold.hpp"
+#include "detail/call/sign.hpp"
 #include "detail/wire/signature.hpp"
 #include "element.hpp"
 #include "operation.hpp"
@@ -73,7 +74,7 @@ class reductions {
   void add(const call& c) {
     known_.push_back({c.loops().type,
                       c.loops().operation_on_wire,
-                      c.operation_state(),
+                      operation_state_of(c),
                       c.element_bytes(),
                       c.loops().alignment,
                       [&c](std::span<const void* const> sources, bool from_identity, void* out, std::size_t n) {

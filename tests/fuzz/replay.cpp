@@ -81,7 +81,7 @@ void write_seeds(const std::filesystem::path& corpus) {
   for (int r = 0; r < 3; ++r) {
     auto& x = data[static_cast<std::size_t>(r)];
     const auto& c = calls.emplace_back(policies, x, x);
-    auto mine = c.sign("dedicated", 600, 4);
+    auto mine = sign(c, "dedicated", 600, 4);
     mine.largest_block = 16;
     mine.blocks = (fuzz::elements - 1) / 16 + 1;
     workers.push_back(std::make_unique<omni::detail::slot_worker>(c, mine, 1, 0, std::vector<std::uint64_t>{~std::uint64_t{0}, 0}));

@@ -90,7 +90,7 @@ inline void run_scatter(const omni::detail::scatter_job& job) {
       for (std::uint32_t t = 0; t < omni::detail::tiles::threads; ++t) omni::detail::scatter<width()>(job, b, t);
   });
 }
-/// Runs the steps of omni/cuda/fold_tiles.hpp for each tile of slots; `last(piece, s)` runs those that follow the places.
+/// Runs the steps of omni/cuda/slot_places.hpp for each tile of slots; `last(piece, s)` runs those that follow the places.
 template <class Shared, unsigned Vectors, class Last>
 void run_union(const omni::detail::union_tiles<Vectors>& job, const Last& last) {
   using namespace omni::detail;

@@ -25,7 +25,7 @@ class conversation {
     known_.add<int>(omni::sum{});
     owner_.emplace(1, std::size_t{1}, std::size_t{0}, 99, 7U, &known_);
     call_.topology = "colocated";
-    worker_.emplace(call_, call_.sign("colocated", 512, 2), std::size_t{1}, 7U, std::vector<std::uint64_t>{0xff});
+    worker_.emplace(call_, sign(call_, "colocated", 512, 2), std::size_t{1}, 7U, std::vector<std::uint64_t>{0xff});
     worker_->start(0, 0, to_owner());
     hear(answers(take_sent()), 0);
     REQUIRE(sent_.size() == 2);

@@ -106,7 +106,7 @@ outcome explore(const std::vector<std::vector<int>>& inputs, std::size_t block, 
   for (std::size_t w = 0; w < inputs.size(); ++w) {
     auto& c = calls.emplace_back(policies, inputs[w], out[w]);
     c.topology = "colocated";
-    auto mine = c.sign("colocated", datagram, slots);
+    auto mine = sign(c, "colocated", datagram, slots);
     if (odd && w + 1 == inputs.size()) mine.options = 1;
     std::vector<std::uint64_t> filled(n / block / 64 + 1, 0);
     for (std::size_t i = 0; i < n; ++i)

@@ -14,6 +14,7 @@
 
 #include "../deadline.hpp"
 #include "../detail/call/call.hpp"
+#include "../detail/call/sign.hpp"
 #include "../detail/call/stopwatch.hpp"
 #include "../detail/carry/any_transport.hpp"
 #include "../detail/memory/workspace.hpp"
@@ -40,7 +41,7 @@ struct exchange_state {
 /// The engine of tensors that never leave their devices: every rank owns tiles of each chunk, folds on its device what all ranks
 /// have of them, and sends the union to everybody (OmniReduce's method, the numbers of blocks told ahead of the blocks).
 ///
-/// To each peer goes a first packet with the call's signature. Then for each chunk a section (fold_tiles.hpp) says what blocks
+/// To each peer goes a first packet with the call's signature. Then for each chunk a section (slot_places.hpp) says what blocks
 /// there are for the peer to fold, and a message from the device's memory has those; the same, to everybody, for what came of it.
 /// Where ranks are threads the section says where the blocks lie, and whoever has read them there acknowledges that. The last word
 /// of each, for which the others listen from the beginning, is that its output is written or that it gives up: blocks may be on
@@ -61,7 +62,7 @@ class device_engine {
         chunk_bytes_(chunk_bytes),
         rank_(transport.rank()),
         ranks_(transport.size()),
-        greeting_(rank_, c.element_bytes(), c.sign("device", chunk_bytes, static_cast<int>(depth)), greeting_room(c, transport),
+        greeting_(rank_, c.element_bytes(), sign(c, "device", chunk_bytes, static_cast<int>(depth)), greeting_room(c, transport),
                   c.agreed),
         by_address_(transport.one_process()),
         messages_(messages) {}

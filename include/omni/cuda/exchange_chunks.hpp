@@ -50,7 +50,7 @@ enum class passage : std::uint8_t { sent, fetched, stays };
 
 /// The device's part in a reduction that never leaves it: the tensor in chunks, of which the ranks own the tiles in turn. A chunk
 /// is scanned and compacted, each owner's blocks together; what the ranks have of an owner's tiles is folded there; and the union
-/// of all owners' is put to its places. What the host has to know are sections (fold_tiles.hpp); after begin() nothing here waits
+/// of all owners' is put to its places. What the host has to know are sections (slot_places.hpp); after begin() nothing here waits
 /// or allocates.
 template <accelerator Device>
 class exchange_chunks {

@@ -13,8 +13,8 @@
 #include "fold_tiles.hpp"
 #include "scatter.hpp"
 
-// The kernels: the steps of compact.hpp, scatter.hpp and fold_tiles.hpp with CUDA's barriers, ballots and atomics between them.
-// Needs nvcc.
+// The kernels: the steps of compact.hpp, scatter.hpp, slot_places.hpp and fold_tiles.hpp with CUDA's barriers, ballots and atomics
+// between them. Needs nvcc.
 
 namespace omni::detail {
 

@@ -3,15 +3,11 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <memory>
-#include <optional>
 #include <span>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -19,9 +15,8 @@
 #include "../../concepts.hpp"
 #include "../detect/mark.hpp"
 #include "../wire/packed_block.hpp"
-#include "../wire/signature.hpp"
+#include "call_facts.hpp"
 #include "element_loops.hpp"
-#include "own_record.hpp"
 #include "tensor_codec.hpp"
 #include "tensor_elsewhere.hpp"
 #include "tensor_group.hpp"
@@ -29,21 +24,16 @@
 
 namespace omni::detail {
 
-struct fixed_loops;
-
-/// Where there is no member.
-struct nothing {};
-/// What a fold reads, one of each rank, where ranks share memory.
-using few_sources = std::array<const void*, 64>;
-
 /// Everything about one collective that is known before anything is sent: what a topology's engine works on. The types of the
 /// caller's arguments are behind its functions: tensors are bytes here, and lengths are counted in elements.
-class call {
+class call : public call_facts {
  public:
   call() = default;
   /// @param p lives until the call is over, or until outlive().
   call(const element_loops& l, const void* p, std::span<const std::byte> i, std::span<std::byte> o)
-      : in(i), out(o), loops_(&l), policies_(p), size_(i.size() / l.element_bytes) {
+      : loops_(&l), policies_(p), size_(i.size() / l.element_bytes) {
+    in = i;
+    out = o;
     measure();
     if (uniform_ != 0 || !l.equal_blocks) {  // else the caller hears of it
       blocks_ = l.count(p, size_);
@@ -60,34 +50,6 @@ class call {
         largest_(group_->largest_block()) {
     measure();
   }
-
-  std::span<const std::byte> in;  ///< empty for a group
-  std::span<std::byte> out;       ///< the same memory or disjoint from it; as long, unless the view says otherwise
-  collective_kind kind = collective_kind::allreduce;
-  int root = 0;                             ///< of a reduce or a broadcast
-  std::span<const std::size_t> part_sizes;  ///< as the caller gave them; empty: equal parts
-  bool blocking = true;
-  std::string_view topology{};   ///< as the caller named it
-  std::uint64_t options = 0;     ///< of the topology, where all ranks must have the same ones
-  double density = 1;            ///< of the densest rank, sampled; for a topology that asks for it
-  double element_density = 1;    ///< of its blocks that are not null, the same of their elements; 1 where nobody asked
-  bool packs = false;            ///< blocks that are not null travel as their elements that are not
-  double packed = 1;             ///< of a block's bytes, what its packed form has, as far as the ranks have agreed on it
-  std::size_t packet_bytes = 0;  ///< as the caller chose them for the topology, 0: not
-  int window = 0;
-  bool agreed = false;                 ///< all ranks are known to have called alike
-  bool shares = false;                 ///< and share memory for packets
-  bool some_pack = false;              ///< and some rank wants its blocks packed there, too
-  std::chrono::nanoseconds limit{};    ///< of a wait, as the caller chose it; 0: not
-  bool is_compared = false;            ///< with the calls of the other ranks, however small it is
-  bool is_stage = false;               ///< of another call, that is: neither traced by itself nor left to MPI unseen
-  const void* native = nullptr;        ///< how the transport reduces it by itself, if it does
-  bool is_part = false;                ///< of a key-value call, which is what is told of
-  const signature* terms = nullptr;    ///< of that call, which are what ranks have to give alike
-  bool is_summary = false;             ///< three numbers that go with the agreement, where there is one
-  own_record* record = nullptr;        ///< or what goes with the record, where ranks share memory
-  const fixed_loops* fixed = nullptr;  ///< how a switch reduces it, if one can
-  bool is_agreed_by_terms = false;     ///< the round of such numbers has been its agreement
 
   // ---- elements
   [[nodiscard]] const element_loops& loops() const { return *loops_; }
@@ -393,35 +355,6 @@ class call {
                                                     std::vector<std::span<std::byte>>());
   }
 
-  // ---- what ranks must have alike
-  /// What the caller has to give alike on all ranks.
-  [[nodiscard]] signature sign() const { return sign("", packet_bytes, window); }
-  /// What this rank tells the others of its call.
-  [[nodiscard]] signature sign(std::string_view mode, std::size_t largest_packet, int in_flight) const {
-    if (terms != nullptr) return *terms;
-    signature s;
-    s.count = size_;
-    s.element_size = element_bytes();
-    s.blocks = blocks_;
-    s.largest_block = largest_;
-    s.packet_bytes = largest_packet;
-    s.window = static_cast<std::uint32_t>(in_flight);
-    s.kind = (blocking ? 1U : 0U) | (limit.count() != 0 ? 2U : 0U);
-    s.set(kind, root);
-    s.options = options;
-    s.type = loops_->type_on_wire;
-    s.operation = loops_->operation_on_wire;
-    s.operation_state = operation_state();
-    s.partition = cuts();
-    s.topology = short_name<16>(topology);
-    s.mode = short_name<16>(mode);
-    return s;
-  }
-  /// What the operation's values are, as a hash.
-  [[nodiscard]] std::uint64_t operation_state() const {
-    return loops_->operation_state != nullptr ? loops_->operation_state(policies_) : 0;
-  }
-
  private:
   static void copy_tensor(std::span<const std::byte> from, std::span<std::byte> to) {
     if (from.data() != to.data() && !from.empty()) std::memcpy(to.data(), from.data(), from.size());
@@ -455,17 +388,6 @@ class call {
     const bool is_given = kind != collective_kind::allreduce;
     const auto marked = is_given ? mark(run, n, block) : mark_blocks(run, n * element_bytes(), block * element_bytes(), null_);
     return marked & ones(end) & ~ones(begin);
-  }
-  // Tells partitioners apart: by their type, by what they say of their values, and by every cut where blocks are not equal.
-  [[nodiscard]] std::uint32_t cuts() const {
-    auto h = loops_->partitioner;
-    if (view_ && view_->cut && kind != collective_kind::allreduce)
-      for (std::size_t k = 0; k < view_->cut->count(); ++k) h = mixed(h, (*view_->cut)[k].size);
-    if (group_) h = mixed(h, group_->fingerprint());
-    if (loops_->partition_state != nullptr) h = mixed(h, loops_->partition_state(policies_));
-    if (!loops_->equal_blocks)
-      for (std::size_t i = 0; i < blocks_; ++i) h = mixed(h, range(i).size);
-    return static_cast<std::uint32_t>(h ^ h >> 32U);
   }
 
   const element_loops* loops_ = &no_loops;

@@ -112,6 +112,9 @@ concept says_whether_to_pack = requires(const P& p) {
   { p.pack } -> std::convertible_to<packing>;
 };
 
+/// What a fold reads, one of each rank, where ranks share memory.
+using few_sources = std::array<const void*, 64>;
+
 /// What holds for all calls of a combination, and its functions. `policies` is the call's call_policies; runs begin on an element.
 struct element_loops {
   short_name<48> type_on_wire;

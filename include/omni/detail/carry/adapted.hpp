@@ -251,7 +251,7 @@ class adapted : public any_transport {
  private:
   template <class T>
   struct request_of {
-    using type = nothing;
+    struct type {};  // none
   };
   template <class T>
   requires has_own_allreduce<T>

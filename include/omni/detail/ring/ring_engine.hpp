@@ -13,6 +13,7 @@
 
 #include "../../topology/ring.hpp"
 #include "../call/call.hpp"
+#include "../call/sign.hpp"
 #include "../call/stopwatch.hpp"
 #include "../memory/workspace.hpp"
 #include "../streams/comparison.hpp"
@@ -38,7 +39,7 @@ class ring_engine {
   ring_engine(const ring& options, const call& c, const any_transport& transport, any_mailbox& messages)
       : call_(c),
         element_(c.element_bytes()),
-        greeting_(c.sign(ring::name, options.packet_bytes, options.window), transport, messages),
+        greeting_(sign(c, ring::name, options.packet_bytes, options.window), transport, messages),
         messages_(messages),
         rank_(static_cast<std::size_t>(transport.rank())),
         ranks_(static_cast<std::size_t>(transport.size())),

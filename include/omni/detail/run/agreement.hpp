@@ -15,6 +15,7 @@
 #include "../../error.hpp"
 #include "../call/call.hpp"
 #include "../call/own_record.hpp"
+#include "../call/sign.hpp"
 #include "../carry/any_mailbox.hpp"
 #include "../memory/copy.hpp"
 #include "../memory/workspace.hpp"
@@ -95,7 +96,7 @@ struct agreement_room {
 class agreement {
  public:
   agreement(const call& call, bool samples) : record_(call.record) {
-    const auto d = digest(call.sign());
+    const auto d = digest(sign(call));
     const auto s = samples ? try_sample(call) : sample{};
     largest_ = {d, -d, static_cast<std::int64_t>(s.density * 1e6), static_cast<std::int64_t>(s.elements * 1e6)};
     if (call.is_summary) {

@@ -22,6 +22,7 @@
 #include "../call/engine.hpp"
 #include "../call/failure.hpp"
 #include "../call/pause.hpp"
+#include "../call/sign.hpp"
 #include "../call/stopwatch.hpp"
 #include "../call/trace.hpp"
 #include "../carry/agreed.hpp"
@@ -179,7 +180,7 @@ class collective : public operation_base {
       return false;
     }
     if (records_) {
-      records_->tell(call_, digest(call_.sign()), samples(), how_.samples_density, report_);
+      records_->tell(call_, digest(sign(call_)), samples(), how_.samples_density, report_);
       stage_ = stage::telling;
       return true;
     }
@@ -263,7 +264,7 @@ class collective : public operation_base {
   // The calls differ: packets will tell who differs, and in what.
   [[gnu::cold]] void compare() {
     stage_ = stage::comparing;
-    comparison_.emplace(call_.sign(), transport_, *messages_);
+    comparison_.emplace(sign(call_), transport_, *messages_);
     comparison_->start();
     pass_turn();
   }

@@ -26,6 +26,7 @@
 #include "../../topology/hierarchical.hpp"
 #include "../../topology/replicated.hpp"
 #include "../call/call.hpp"
+#include "../call/sign.hpp"
 #include "../call/stopwatch.hpp"
 #include "../carry/any_transport.hpp"
 #include "../streams/call_failure.hpp"
@@ -68,7 +69,7 @@ class slot_engine {
               any_datagrams& messages)
       : call_(c), rank_(transport.rank()), ranks_(transport.size()), servers_(transport.servers()), messages_(messages) {
     const auto datagram = datagram_bytes(c, transport);
-    mine_ = c.sign(name, datagram, options.window > 0 ? std::min(options.window, most_slots) : slots_wanted(ranks_, datagram));
+    mine_ = sign(c, name, datagram, options.window > 0 ? std::min(options.window, most_slots) : slots_wanted(ranks_, datagram));
     const auto n = c.size(), block = c.largest_block();
     // Blocks that do not fit in a datagram are cut into equal parts that do.
     const auto most = (datagram - slot_overhead(1)) / c.element_bytes();

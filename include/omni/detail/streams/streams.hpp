@@ -12,6 +12,7 @@
 #include "../../report.hpp"
 #include "../call/call.hpp"
 #include "../call/pause.hpp"
+#include "../call/sign.hpp"
 #include "../deal/stripes.hpp"
 #include "../memory/copy.hpp"
 #include "block_scanner.hpp"
@@ -48,7 +49,7 @@ class stream_engine : lent_state<stream_state>, public stream_exchange {
                  call.shares);
     packs_ = call.packs_over(shares_);
     if (shares_ && !packs_) scan_.take_whole_runs();
-    mine_ = call.sign(name, limits_.packet_bytes, limits_.window);
+    mine_ = sign(call, name, limits_.packet_bytes, limits_.window);
     if (served()) {  // a server has to know
       mine_.packet_bytes = limits_.packet_bytes;
       mine_.window = static_cast<std::uint32_t>(limits_.window);
