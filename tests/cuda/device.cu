@@ -304,6 +304,7 @@ void family() {
     const omni::root root{2};
     {
       const device_tensor<float> in(mine), out(std::vector<float>(sizes[r], 7.0F));
+      check_cuda(cudaDeviceSynchronize(), "put");
       omni::reduce_scatter(comm, in.span(), out.span(), parts);
       expect(out.get() == part_of(sum) && in.get() == mine, "reduce_scatter");
       omni::reduce_scatter<omni::colocated>(comm, in.span(), parts, omni::on_stream{s});
@@ -311,6 +312,7 @@ void family() {
     }
     {
       const device_tensor<float> part(part_of(sum)), all(std::vector<float>(n, 7.0F));
+      check_cuda(cudaDeviceSynchronize(), "put");
       omni::allgather(comm, part.span(), all.span(), parts, omni::on_stream{s});
       expect(all.get() == sum, "allgather");
     }
@@ -322,7 +324,8 @@ void family() {
       expect(in.get() == (comm.rank() == 2 ? sum : mine), "reduce, in place");
     }
     thrust::device_vector<float> x(n, static_cast<float>(r));
-    omni::broadcast(comm, x, root);
+    auto request = omni::ibroadcast(comm, x, root);
+    request.wait();
     expect(x[0] == 2 && x[n - 1] == 2, "broadcast");
     cudaStreamDestroy(s);
   });

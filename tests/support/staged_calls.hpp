@@ -12,21 +12,21 @@
 
 namespace testing {
 
-template <omni::detail::collective_kind C, class Comm, class Data, class... More>
-omni::report stage(late_machine& machine, Comm& comm, Data& data, const More&... more) {
+template <omni::detail::collective_kind C, class Go = omni::detail::run_it, class Comm, class Data, class... More>
+auto stage(late_machine& machine, Comm& comm, Data& data, const More&... more) {
   const std::span all(data);
   using T = typename decltype(all)::element_type;
-  return omni::detail::run_staged<C, T>(comm, late_device{&machine}, late_device::stream{}, std::exception_ptr{},
-                                        std::span<const T>(all), all, more...);
+  return omni::detail::stage_tensors<C, Go, T>(comm, late_device{&machine}, late_device::stream{}, std::exception_ptr{},
+                                               std::span<const T>(all), all, more...);
 }
 /// Out of place.
-template <omni::detail::collective_kind C, class Comm, class Data, class Out, class... More>
+template <omni::detail::collective_kind C, class Go = omni::detail::run_it, class Comm, class Data, class Out, class... More>
 requires requires(Out& out) { std::span(out); }
-omni::report stage(late_machine& machine, Comm& comm, Data& data, Out& out, const More&... more) {
+auto stage(late_machine& machine, Comm& comm, Data& data, Out& out, const More&... more) {
   const std::span to(out);
   using T = typename decltype(to)::element_type;
-  return omni::detail::run_staged<C, T>(comm, late_device{&machine}, late_device::stream{}, std::exception_ptr{},
-                                        std::span<const T>(data), to, more...);
+  return omni::detail::stage_tensors<C, Go, T>(comm, late_device{&machine}, late_device::stream{}, std::exception_ptr{},
+                                               std::span<const T>(data), to, more...);
 }
 
 struct staged_calls {

@@ -4,6 +4,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
+#include <memory>
 #include <omni/omni.hpp>
 #include <span>
 #include <string>
@@ -143,12 +145,89 @@ TEST_CASE("device staged: whatever fails on the device of one rank, no other wai
         testing::stage<kind::reduce>(machine, comm, x, omni::root{1});
       },
       4, 2);
+  // Of an operation without an identity nothing is looked at, only sent.
+  check_failures(
+      [](late_machine& machine, threads& comm) {
+        std::vector<float> x(9000, 1.0F);
+        testing::stage<kind::reduce_scatter>(machine, comm, x, [](float a, float b) { return a + b; });
+        if (comm.rank() != 1) CHECK(x[static_cast<std::size_t>(comm.rank()) * 3000] == 3);
+      },
+      4, 2);
   check_failures(
       [](late_machine& machine, threads& comm) {
         std::vector<float> x(9000, 1.0F);
         testing::stage<kind::broadcast>(machine, comm, x, omni::root{1});
       },
       2, 2);
+  // A rank that gives nothing: the others have what they get.
+  check_failures(
+      [](late_machine& machine, threads& comm) {
+        std::vector<float> x(9000, static_cast<float>(comm.rank()));
+        testing::stage<kind::broadcast>(machine, comm, x, omni::root{2});
+        if (comm.rank() == 0) CHECK(x[8999] == 2);
+      },
+      2, 0);
+}
+TEST_CASE(
+    "device staged: of a device that has failed before the call all hear, also from ranks that give nothing; then nothing goes "
+    "on") {
+  using kind = omni::detail::collective_kind;
+  const testing::leaks_are_meant meant;
+  std::vector<std::string> errors(3), later(3);
+  threads::run(3, [&](threads& comm) {
+    const testing::leaks_are_meant here;
+    const auto r = static_cast<std::size_t>(comm.rank());
+    late_machine machine(5);
+    const auto failed = comm.rank() == 1
+                            ? std::make_exception_ptr(omni::cuda_error("cudaSomething", "cudaErrorUnknown", 999, "before"))
+                            : std::exception_ptr();
+    std::vector<float> x(90000, 1.0F);
+    const auto call = [&] {
+      omni::detail::stage_tensors<kind::broadcast, omni::detail::run_it, float>(
+          comm, late_device{&machine}, late_device::stream{}, failed, std::span<const float>(x), std::span(x), omni::root{0});
+    };
+    try {
+      call();
+    } catch (const omni::error& e) {
+      errors[r] = e.what();
+    }
+    try {
+      call();
+    } catch (const omni::error& e) {
+      later[r] = e.what();
+    }
+    device_buffers::drop();
+  });
+  for (const auto& e : errors) CHECK(e != "");
+  for (const auto& e : later) CHECK(e != "");
+}
+TEST_CASE("device staged: requests, several at once, and calls of other types") {
+  using kind = omni::detail::collective_kind;
+  using omni::detail::start_it;
+  threads::run(3, [&](threads& comm) {
+    late_machine machine(static_cast<std::uint64_t>(comm.rank()) + 9);
+    const auto me = static_cast<std::size_t>(comm.rank());
+    std::vector<int> a(9001, 1), b(9000, 1), c(30, comm.rank()), d(3000, comm.rank());
+    const std::vector<std::size_t> sizes{4000, 1, 5000};
+    auto first = testing::stage<kind::reduce_scatter, start_it>(machine, comm, a, omni::part_sizes{sizes});
+    auto second = testing::stage<kind::broadcast, start_it>(machine, comm, c, omni::root{1});
+    auto third = testing::stage<kind::allgather, start_it>(machine, comm, d, b, omni::colocated{.packet_bytes = 2000});
+    CHECK(third.wait().blocks_sent == (me == 0 ? 0 : 12));
+    second.wait();
+    first.wait();
+    CHECK(a[me == 0 ? 3999 : me == 1 ? 4000 : 9000] == 3);
+    CHECK(c[29] == 1);
+    CHECK(b[2999] == 0);
+    CHECK(b[8999] == 2);
+    device_buffers::drop();
+    // Not made of bytes that a vector would give, and by a detector of the caller's.
+    const auto flags = std::make_unique<bool[]>(1000);  // NOLINT(*-avoid-c-arrays)
+    flags[me] = true;
+    std::span<bool> all(flags.get(), 1000);
+    testing::stage<kind::reduce>(machine, comm, all, omni::root{0}, omni::lor{}, omni::scalar_detector{}, omni::colocated{});
+    if (me == 0) CHECK((flags[0] && flags[1] && flags[2] && !flags[3]));
+    device_buffers::drop();
+  });
 }
 TEST_CASE("device staged: parts that do not add up, and other parts on one rank") {
   using kind = omni::detail::collective_kind;

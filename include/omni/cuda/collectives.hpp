@@ -5,10 +5,10 @@
 #include <span>
 #include <tuple>
 #include <type_traits>
+#include <utility>
 
 #include "../collectives.hpp"
 #include "../topology/automatic.hpp"
-#include "../topology/colocated.hpp"
 #include "allreduce.hpp"
 #include "staged.hpp"
 
@@ -17,28 +17,31 @@
 namespace omni {
 namespace detail {
 
-// What is chosen here: the stream is the device's affair, and the tensors go by colocated.
+// The stream is the device's affair, and automatic is colocated here.
 template <class A>
 auto unless_staged(const A& a) {
-  if constexpr (is_stream<A> || std::is_same_v<A, automatic> || std::is_same_v<A, colocated>) return std::tuple<>();
+  if constexpr (is_stream<A> || std::is_same_v<A, automatic>) return std::tuple<>();
   else return std::tuple<const A&>(a);
 }
 
-template <collective_kind C, class... Policies, class Comm, class T, class... More>
-report stage_between(Comm& comm, device_span<const T> in, device_span<T> out, const More&... more) {
+template <collective_kind C, class Go, class... Policies, class Comm, class T, class... More>
+auto stage_between(Comm& comm, device_span<const T> in, device_span<T> out, const More&... more) {
   using E = element_of_device<T>;
   const auto at = device_place::of(in, out, more...);
   const std::span<const E> from(reinterpret_cast<const E*>(in.data()), in.size());
   const std::span<E> to(reinterpret_cast<E*>(out.data()), out.size());
   return on_device_ranks(comm, [&](auto&& transport) {
     return std::apply(
-        [&](const auto&... chosen) { return run_staged<C, E>(transport, at.device, at.stream, at.failed, from, to, chosen...); },
+        [&](const auto&... chosen) {
+          return stage_tensors<C, Go, E>(std::forward<decltype(transport)>(transport), at.device, at.stream, at.failed, from, to,
+                                         chosen...);
+        },
         std::tuple_cat(unless_staged(Policies{})..., unless_staged(more)...));
   });
 }
 
-template <collective_kind C, class... Policies, class Comm, class Data, class... More>
-report stage(Comm& comm, Data& data, More&... more) {
+template <collective_kind C, class Go, class... Policies, class Comm, class Data, class... More>
+auto stage(Comm& comm, Data& data, More&... more) {
   const auto s = as_device_span(data);
   using T = std::remove_const_t<typename decltype(s)::element_type>;
   constexpr bool has_output = [] {
@@ -51,39 +54,72 @@ report stage(Comm& comm, Data& data, More&... more) {
       const auto to = as_device_span(out);
       static_assert(std::is_same_v<typename decltype(to)::element_type, T>,
                     "omni: the output is const, or has another element type than the input");
-      return stage_between<C, Policies...>(comm, device_span<const T>(s), to, rest...);
+      return stage_between<C, Go, Policies...>(comm, device_span<const T>(s), to, rest...);
     }(more...);
   } else {
     static_assert(std::is_same_v<typename decltype(s)::element_type, T>,
                   "omni: in place, and the data is const; give an output as well");
-    return stage_between<C, Policies...>(comm, device_span<const T>(s), s, more...);
+    return stage_between<C, Go, Policies...>(comm, device_span<const T>(s), s, more...);
   }
 }
+template <class Comm>
+inline constexpr bool outlives_request = std::is_lvalue_reference_v<Comm> || !transport_type<std::remove_cvref_t<Comm>>;
 
 }  // namespace detail
 
 /// The collectives of omni/collectives.hpp on tensors in device memory: omni::device_span or thrust::device_vector. Arguments,
-/// collectiveness, results and errors are theirs, by colocated; `cuda_error` where CUDA fails, of which the other ranks hear if it
-/// was before they needed this rank. Blocking calls only; null blocks are looked for on the host.
+/// collectiveness, results and errors are theirs, by automatic or colocated, which are the same here; `cuda_error` where CUDA
+/// fails, of which the other ranks hear unless they have their results already.
 ///
-/// What a rank gives is copied to pinned memory, sent there block by block as on the host, and what it gets is copied back: the
-/// bytes of its tensors once over the bus, dense, besides what the collective sends. Pinned memory of that size is kept for the
-/// next calls (release_device_buffers()). With omni::on_stream{s} this is in the order of s, which the call waits for.
+/// What a rank gives is copied to pinned memory, sent from there block by block as on the host, and what it gets is copied back:
+/// both cross the bus once, dense, whatever is null. Pinned memory of the size of the tensors is kept for the next calls
+/// (release_device_buffers()). With omni::on_stream{s} the copies are in the order of s, else of the default stream; the output
+/// has been written when the call returns, or the request is done.
 template <class... Policies, class Comm, class Data, class... More>
 requires detail::on_device<std::remove_reference_t<Data>> report reduce_scatter(Comm&& comm, Data&& data, More&&... more) {
-  return detail::stage<detail::collective_kind::reduce_scatter, Policies...>(comm, data, more...);
+  return detail::stage<detail::collective_kind::reduce_scatter, detail::run_it, Policies...>(comm, data, more...);
 }
 template <class... Policies, class Comm, class Data, class... More>
 requires detail::on_device<std::remove_reference_t<Data>> report allgather(Comm&& comm, Data&& part, More&&... more) {
-  return detail::stage<detail::collective_kind::allgather, Policies...>(comm, part, more...);
+  return detail::stage<detail::collective_kind::allgather, detail::run_it, Policies...>(comm, part, more...);
 }
 template <class... Policies, class Comm, class Data, class... More>
 requires detail::on_device<std::remove_reference_t<Data>> report reduce(Comm&& comm, Data&& data, More&&... more) {
-  return detail::stage<detail::collective_kind::reduce, Policies...>(comm, data, more...);
+  return detail::stage<detail::collective_kind::reduce, detail::run_it, Policies...>(comm, data, more...);
 }
 template <class... Policies, class Comm, class Data, class... More>
 requires detail::on_device<std::remove_reference_t<Data>> report broadcast(Comm&& comm, Data&& data, More&&... more) {
-  return detail::stage<detail::collective_kind::broadcast, Policies...>(comm, data, more...);
+  return detail::stage<detail::collective_kind::broadcast, detail::run_it, Policies...>(comm, data, more...);
+}
+
+/// The same without waiting: the tensors belong to the operation until the request is done.
+template <class... Policies, class Comm, class Data, class... More>
+requires detail::on_device<std::remove_reference_t<Data>>
+[[nodiscard]] request ireduce_scatter(Comm&& comm, Data&& data, More&&... more) {
+  static_assert(detail::outlives_request<Comm&&>,
+                "omni: the request would outlive the transport, which is a temporary; give it a name");
+  return detail::stage<detail::collective_kind::reduce_scatter, detail::start_it, Policies...>(comm, data, more...);
+}
+template <class... Policies, class Comm, class Data, class... More>
+requires detail::on_device<std::remove_reference_t<Data>>
+[[nodiscard]] request iallgather(Comm&& comm, Data&& part, More&&... more) {
+  static_assert(detail::outlives_request<Comm&&>,
+                "omni: the request would outlive the transport, which is a temporary; give it a name");
+  return detail::stage<detail::collective_kind::allgather, detail::start_it, Policies...>(comm, part, more...);
+}
+template <class... Policies, class Comm, class Data, class... More>
+requires detail::on_device<std::remove_reference_t<Data>>
+[[nodiscard]] request ireduce(Comm&& comm, Data&& data, More&&... more) {
+  static_assert(detail::outlives_request<Comm&&>,
+                "omni: the request would outlive the transport, which is a temporary; give it a name");
+  return detail::stage<detail::collective_kind::reduce, detail::start_it, Policies...>(comm, data, more...);
+}
+template <class... Policies, class Comm, class Data, class... More>
+requires detail::on_device<std::remove_reference_t<Data>>
+[[nodiscard]] request ibroadcast(Comm&& comm, Data&& data, More&&... more) {
+  static_assert(detail::outlives_request<Comm&&>,
+                "omni: the request would outlive the transport, which is a temporary; give it a name");
+  return detail::stage<detail::collective_kind::broadcast, detail::start_it, Policies...>(comm, data, more...);
 }
 
 }  // namespace omni

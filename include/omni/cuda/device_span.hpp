@@ -44,7 +44,8 @@ struct located_span {
 };
 
 /// Argument of a call: it reads its input when what is in the stream at the call is done, and what is put into the stream once it
-/// has returned (for a request: once it is done) may read the output. The host does not wait for that.
+/// has returned (for a request: once it is done) may read the output. The host does not wait for that, but for collectives other
+/// than allreduce.
 struct on_stream {
   cudaStream_t stream = nullptr;
 };

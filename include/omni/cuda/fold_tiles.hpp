@@ -72,7 +72,7 @@ OMNI_DETAIL_DEVICE void fold(const fold_job& job, const union_piece& piece, std:
   for (unsigned k = 0; k < thread::vectors; ++k)
     mine[k] = vector_place::of<Width>(job, piece, piece.first_vector + number + (round + k) * tiles::threads);
   const auto end = job.ranks - first < job.ranks_at_once ? job.ranks : first + job.ranks_at_once;
-  const auto* found = s.found;
+  std::uint32_t found = 0;  // of the next rank
   for (auto r = first; r < end; r += thread::ranks) {
     vector<Width> x[thread::ranks][thread::vectors];  // NOLINT(*-avoid-c-arrays)
     std::uint32_t has = 0;
@@ -81,7 +81,7 @@ OMNI_DETAIL_DEVICE void fold(const fold_job& job, const union_piece& piece, std:
       OMNI_DETAIL_UNROLL
       for (unsigned k = 0; k < thread::vectors; ++k) {
         if (r + j >= end || mine[k].at == vector_place::outside) continue;
-        const auto* const from = found[mine[k].slot];
+        const auto* const from = s.found[found + mine[k].slot];
         if (from == nullptr) {
           t.lacking |= 1U << k;
         } else {

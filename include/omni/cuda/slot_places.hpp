@@ -116,7 +116,7 @@ OMNI_DETAIL_DEVICE void begin_places(const union_piece& piece, std::uint32_t num
   if (number == 0) s.first = 0;
   for (auto i = number; i < piece.slots; i += tiles::threads) s.places[i] = s.nowhere;
 }
-/// Words that step 3 looks at in vain. Fewer would take another search.
+/// A stride up to this needs no further search: step 3 passes over that many words.
 inline constexpr std::uint32_t most_stride = tiles::threads / 2;
 /// The stride of the next search; of the first, from the number of words.
 OMNI_DETAIL_DEVICE std::uint32_t shorter(std::uint32_t stride) { return (stride + tiles::threads - 1) / tiles::threads; }

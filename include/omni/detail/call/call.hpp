@@ -17,6 +17,7 @@
 #include "../wire/packed_block.hpp"
 #include "call_facts.hpp"
 #include "element_loops.hpp"
+#include "tensor_arrival.hpp"
 #include "tensor_codec.hpp"
 #include "tensor_elsewhere.hpp"
 #include "tensor_group.hpp"
@@ -90,6 +91,7 @@ class call : public call_facts {
   void clear_elements(std::byte* to, std::size_t n) const { fill(to, n * element_bytes(), null_); }
   /// What one rank alone has to do.
   void copy_through() const {
+    if (arrival_) arrival_->await();
     if (elsewhere_) return elsewhere_->copy_through();
     if (codec_) return codec_->copy_through();
     for (std::size_t i = 0; group_ && i < group_->tensors(); ++i) copy_tensor(group_->in(i), group_->out(i));
@@ -250,7 +252,7 @@ class call : public call_facts {
   [[nodiscard]] const parts* cut() const { return view_ && view_->cut ? &*view_->cut : nullptr; }
   /// Before the first block is looked at.
   void prepare() const {
-    if (!gathers() || view_->cleared) return;
+    if (!gathers() || view_->cleared || (arrival_ && arrival_->has_failed())) return;
     const auto [first, n] = view_->given;
     if (group_) {
       for (std::size_t i = 0; n == 0 && i < group_->tensors(); ++i)
@@ -271,6 +273,24 @@ class call : public call_facts {
     measure();
   }
   [[nodiscard]] tensor_elsewhere* elsewhere() const { return elsewhere_.get(); }
+
+  // ---- a tensor that is not there yet, and what is not in the caller's memory when the engine is done
+  void arrives(std::shared_ptr<tensor_arrival> arrival) { arrival_ = std::move(arrival); }
+  [[nodiscard]] bool may_be_late() const { return arrival_ != nullptr || elsewhere_ != nullptr; }
+  /// Whether a block can be looked at, and await() for when nothing else is left to do.
+  [[nodiscard]] bool available(std::size_t block) const {
+    return (!arrival_ || arrival_->is_here()) && (!elsewhere_ || elsewhere_->available(block));
+  }
+  void await(std::size_t block) const {
+    if (arrival_) arrival_->await();
+    if (elsewhere_) elsewhere_->await(block);
+  }
+  /// Whether the wait is for no other rank.
+  [[nodiscard]] bool is_held_up() const { return (arrival_ && !arrival_->is_here()) || (elsewhere_ && elsewhere_->is_held_up()); }
+  void settle() const {
+    if (arrival_) arrival_->settle();
+    if (elsewhere_) elsewhere_->settle();
+  }
 
   // ---- a tensor that is encoded: the call's elements are what is made of it
   /// From now on the codec keeps what the call needs of the caller's policies.
@@ -346,6 +366,7 @@ class call : public call_facts {
   void let_go() {
     codec_.reset();
     elsewhere_.reset();
+    arrival_.reset();
     view_.reset();
     in = {};
     out = {};
@@ -396,6 +417,7 @@ class call : public call_facts {
   std::shared_ptr<const tensor_group> group_{};
   std::shared_ptr<const tensor_view> view_{};
   std::shared_ptr<tensor_elsewhere> elsewhere_{};
+  std::shared_ptr<tensor_arrival> arrival_{};
   std::shared_ptr<tensor_codec> codec_{};
   bool is_plain_ = false;  // one tensor, in blocks of one size, in their order: no more to ask for most calls
   std::size_t size_ = 0, blocks_ = 0, largest_ = 0, uniform_ = 0;

@@ -321,13 +321,13 @@ class collective : public operation_base {
   }
   /// `waits`: what is no other phase was spent in the exchange.
   void end(bool waits = false) {
-    if (call_.elsewhere() != nullptr) call_.elsewhere()->settle();
+    call_.settle();
     if (call_.codec() != nullptr) call_.codec()->settle(report_);
     omni::detail::complete(report_, call_.tensor_bytes(), ranks_, total_.lap(), call_.kind);
     if (waits) report_.exchange_seconds = report_.seconds - report_.detect_seconds - report_.fold_seconds - report_.deliver_seconds;
     release();
     if (!call_.is_part && !call_.is_stage) trace(rank_, report_, before_);  // else the whole is told of
-    if (call_.elsewhere() != nullptr) call_.let_go();                       // the next call may have its buffers
+    if (call_.may_be_late()) call_.let_go();                                // the next call may have its buffers
     complete();
   }
   // Buffers go back, or are given up, before anybody else can take them.
@@ -346,7 +346,7 @@ class collective : public operation_base {
     if (transport_.servers() != 0 || doomed_->spent()) transport_.expect_usable();
   }
   bool waits_for_turn() override { return stage_ == stage::queued || (stage_ == stage::running && !begun_); }
-  bool is_held_up() override { return stage_ == stage::running && call_.elsewhere() != nullptr && call_.elsewhere()->is_held_up(); }
+  bool is_held_up() override { return stage_ == stage::running && call_.is_held_up(); }
   // Who waits too long calls the roll, and whoever waits as well answers. Who does not is missing.
   bool is_given_up() override { return transport_.is_roll_called(); }
   [[gnu::cold]] void run_out() override {
@@ -388,8 +388,8 @@ class collective : public operation_base {
       if (hurries || !late) engine_->give_up();
     }
     release();
-    drop_engine();                                     // also what was kept for one that has not come to be
-    if (call_.elsewhere() != nullptr) call_.let_go();  // the caller may free his memory from now on
+    drop_engine();                            // also what was kept for one that has not come to be
+    if (call_.may_be_late()) call_.let_go();  // the caller may free his memory from now on
     if (call_.codec() != nullptr && why) call_.codec()->leak();
     if (why) transport_.mark_broken(*why);
   }

@@ -45,9 +45,8 @@ class block_scanner {
   }
 
   /// Whether the next run's input is there.
-  [[nodiscard]] bool available() const { return call_->elsewhere() == nullptr || call_->elsewhere()->available(scanned_); }
-  /// Waits for it. Precondition: the tensor lies elsewhere.
-  void await() const { call_->elsewhere()->await(scanned_); }
+  [[nodiscard]] bool available() const { return !call_->may_be_late() || call_->available(scanned_); }
+  void await() const { call_->await(scanned_); }
   /// Looks at the next run, and writes the identity into the output where there is nothing to send. How many blocks it found;
   /// `ahead` is memory kept from call to call. Preconditions: nothing found is unpacked; not all blocks have been looked at.
   std::size_t scan_run(std::vector<std::uint64_t>& ahead) {

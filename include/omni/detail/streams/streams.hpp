@@ -94,7 +94,7 @@ class stream_engine : lent_state<stream_state>, public stream_exchange {
   void wait() {
     if (!started_) return yield();
     watch_.lap();
-    if (call_.elsewhere() != nullptr && !stopping() && !scan_.has_found() && !scan_.finished()) {
+    if (call_.may_be_late() && !stopping() && !scan_.has_found() && !scan_.finished()) {
       scan_.await();
       report_.detect_seconds += watch_.lap();
       return;

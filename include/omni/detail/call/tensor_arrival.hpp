@@ -1,0 +1,22 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include "interface.hpp"
+
+namespace omni::detail {
+
+/// The way of a call's tensors to the memory that it has them in, and of the results from there. It is the engine that asks whether
+/// the input has come, so that the other ranks hear if it does not.
+class tensor_arrival : public interface {
+ public:
+  /// Whether the input is there. Throws if it will not come.
+  [[nodiscard]] virtual bool is_here() = 0;
+  virtual void await() = 0;
+  /// Takes the results back, all of which are there.
+  virtual void settle() = 0;
+  /// It will not come, and there may be no memory for it.
+  [[nodiscard]] virtual bool has_failed() const = 0;
+};
+
+}  // namespace omni::detail
