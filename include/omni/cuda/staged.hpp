@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <exception>
 #include <memory>
-#include <numeric>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -36,11 +35,17 @@ template <collective_kind C>
 staged_ranges ranges_of(std::size_t in, std::size_t out, bool in_place, int rank, int ranks, int root,
                         std::span<const std::size_t> sizes) {
   const auto r = static_cast<std::size_t>(rank), n = static_cast<std::size_t>(ranks);
-  // Of parts that do not add up nothing is read: the call refuses them.
+  // Of parts that are too long nothing is read: the call refuses them.
   const auto own = [&](std::size_t all) -> block_range {
     if (sizes.empty()) return {all / n * r, all / n};
-    if (sizes.size() != n || std::accumulate(sizes.begin(), sizes.end(), std::size_t{0}) != all) return {};
-    return {std::accumulate(sizes.begin(), sizes.begin() + rank, std::size_t{0}), sizes[r]};
+    block_range mine{};
+    std::size_t first = 0;
+    for (std::size_t k = 0; k < sizes.size(); ++k) {
+      if (sizes[k] > all - first) return {};
+      if (k == r) mine = {first, sizes[k]};
+      first += sizes[k];
+    }
+    return mine;
   };
   const block_range all_in{0, in}, all_out{0, out}, none{};
   const bool is_root = rank == root;
