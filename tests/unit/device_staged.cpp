@@ -234,8 +234,10 @@ TEST_CASE("device staged: parts that do not add up, and other parts on one rank"
   threads::run(2, [&](threads& comm) {
     late_machine machine(3);
     std::vector<float> x(1000, 1.0F);
-    const std::vector<std::size_t> wrong{600, 600}, mine{comm.rank() == 0 ? 300U : 400U, comm.rank() == 0 ? 700U : 600U};
+    const std::vector<std::size_t> wrong{600, 600}, wrapped{~std::size_t{0} - 8, 1009},
+        mine{comm.rank() == 0 ? 300U : 400U, comm.rank() == 0 ? 700U : 600U};
     CHECK_THROWS_AS(testing::stage<kind::reduce_scatter>(machine, comm, x, omni::part_sizes{wrong}), omni::usage);
+    CHECK_THROWS_AS(testing::stage<kind::allgather>(machine, comm, x, omni::part_sizes{wrapped}), omni::usage);
     CHECK_THROWS_AS(testing::stage<kind::allgather>(machine, comm, x, omni::part_sizes{mine}), omni::mismatch);
     device_buffers::drop();
   });

@@ -84,9 +84,13 @@ class staged_tensors final : public tensor_arrival {
   staged_tensors(staged_tensors&&) = delete;
   staged_tensors& operator=(const staged_tensors&) = delete;
   staged_tensors& operator=(staged_tensors&&) = delete;
-  /// After an error the device may still be reading and writing what would be the next call's.
+  /// After an error of the device it may still be reading and writing what would be the next call's.
   ~staged_tensors() override {
-    if (copies_) buffers_.leak();
+    try {
+      await();
+    } catch (...) {
+      if (copies_) buffers_.leak();
+    }
   }
 
   [[nodiscard]] std::byte* in() const { return buffers_->staged_in.data(); }
