@@ -133,16 +133,16 @@ auto on_device_memory(Comm& comm, device_span<const T> in, device_span<T> out, c
   });
 }
 
-/// Tells `in place` from `out of place`.
-template <class... Policies, class Comm, class F, class Data>
-auto parse_device(Comm& comm, const F& f, Data& data) {
+/// Tells `in place` from `out of place`, and goes on with f(input, output, the other arguments...).
+template <class F, class Data>
+auto parse_device(const F& f, Data& data) {
   const auto s = as_device_span(data);
   using T = typename decltype(s)::element_type;
   static_assert(!std::is_const_v<T>, "omni: reducing in place writes to the data, which is const; give an output as well");
-  return on_device_memory<Policies...>(comm, device_span<const T>(s), s, f);
+  return f(device_span<const T>(s), s);
 }
-template <class... Policies, class Comm, class F, class Data, class Next, class... More>
-auto parse_device(Comm& comm, const F& f, Data& data, Next& next, More&... more) {
+template <class F, class Data, class Next, class... More>
+auto parse_device(const F& f, Data& data, Next& next, More&... more) {
   const auto s = as_device_span(data);
   if constexpr (on_device<Next>) {
     const auto out = as_device_span(next);
@@ -150,13 +150,24 @@ auto parse_device(Comm& comm, const F& f, Data& data, Next& next, More&... more)
     static_assert(!std::is_const_v<T>, "omni: the output is const");
     static_assert(std::is_same_v<std::remove_const_t<typename decltype(s)::element_type>, T>,
                   "omni: input and output have different element types");
-    return on_device_memory<Policies...>(comm, device_span<const T>(s), out, f, more...);
+    return f(device_span<const T>(s), out, more...);
   } else {
     using T = typename decltype(s)::element_type;
     static_assert(!std::is_const_v<T>, "omni: reducing in place writes to the data, which is const; give an output as well");
-    return on_device_memory<Policies...>(comm, device_span<const T>(s), s, f, next, more...);
+    return f(device_span<const T>(s), s, next, more...);
   }
 }
+/// An allreduce, by f(transport, call, topology).
+template <class... Policies, class Comm, class F, class Data, class... More>
+auto reduce_on_device(Comm& comm, const F& f, Data& data, More&... more) {
+  return parse_device(
+      [&](auto in, auto out, const auto&... rest) { return on_device_memory<Policies...>(comm, in, out, f, rest...); }, data,
+      more...);
+}
+
+/// Whether a request may refer to it.
+template <class Comm>
+inline constexpr bool outlives_request = std::is_lvalue_reference_v<Comm> || !transport_type<std::remove_cvref_t<Comm>>;
 
 }  // namespace detail
 
@@ -174,7 +185,7 @@ auto parse_device(Comm& comm, const F& f, Data& data, Next& next, More&... more)
 /// Without, the input is read after what is in the default stream, and the output has been written when the call returns.
 template <class... Policies, class Comm, class Data, class... More>
 requires detail::on_device<std::remove_reference_t<Data>> report allreduce(Comm&& comm, Data&& data, More&&... more) {
-  return detail::parse_device<Policies...>(
+  return detail::reduce_on_device<Policies...>(
       comm,
       [](auto&& transport, auto& call, const auto& topology) {
         return detail::run_there(std::forward<decltype(transport)>(transport), call, topology);
@@ -187,9 +198,9 @@ requires detail::on_device<std::remove_reference_t<Data>> report allreduce(Comm&
 template <class... Policies, class Comm, class Data, class... More>
 requires detail::on_device<std::remove_reference_t<Data>>
 [[nodiscard]] request iallreduce(Comm&& comm, Data&& data, More&&... more) {
-  static_assert(std::is_lvalue_reference_v<Comm&&> || !transport_type<std::remove_cvref_t<Comm>>,
+  static_assert(detail::outlives_request<Comm&&>,
                 "omni: the request would outlive the transport, which is a temporary; give it a name");
-  return detail::parse_device<Policies...>(
+  return detail::reduce_on_device<Policies...>(
       comm,
       [](auto&& transport, auto& call, const auto& topology) {
         return detail::start_there(std::forward<decltype(transport)>(transport), call, topology);

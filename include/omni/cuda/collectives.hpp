@@ -42,28 +42,12 @@ auto stage_between(Comm& comm, device_span<const T> in, device_span<T> out, cons
 
 template <collective_kind C, class Go, class... Policies, class Comm, class Data, class... More>
 auto stage(Comm& comm, Data& data, More&... more) {
-  const auto s = as_device_span(data);
-  using T = std::remove_const_t<typename decltype(s)::element_type>;
-  constexpr bool has_output = [] {
-    if constexpr (sizeof...(More) == 0) return false;
-    else return on_device<std::tuple_element_t<0, std::tuple<More...>>>;
-  }();
-  if constexpr (has_output) {
-    static_assert(C != collective_kind::broadcast, "omni: a broadcast has one tensor, which the root reads and the others write");
-    return [&](auto& out, auto&... rest) {
-      const auto to = as_device_span(out);
-      static_assert(std::is_same_v<typename decltype(to)::element_type, T>,
-                    "omni: the output is const, or has another element type than the input");
-      return stage_between<C, Go, Policies...>(comm, device_span<const T>(s), to, rest...);
-    }(more...);
-  } else {
-    static_assert(std::is_same_v<typename decltype(s)::element_type, T>,
-                  "omni: in place, and the data is const; give an output as well");
-    return stage_between<C, Go, Policies...>(comm, device_span<const T>(s), s, more...);
-  }
+  static_assert(C != collective_kind::broadcast || (!on_device<More> && ...),
+                "omni: a broadcast has one tensor, which the root reads and the others write");
+  return parse_device(
+      [&](auto in, auto out, const auto&... rest) { return stage_between<C, Go, Policies...>(comm, in, out, rest...); }, data,
+      more...);
 }
-template <class Comm>
-inline constexpr bool outlives_request = std::is_lvalue_reference_v<Comm> || !transport_type<std::remove_cvref_t<Comm>>;
 
 }  // namespace detail
 
