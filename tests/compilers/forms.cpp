@@ -148,6 +148,10 @@ void pairs(MPI_Comm comm) {
   const auto wide = omni::allreduce(comm, omni::sparse_view{keys, values, 4}, omni::max{}, omni::replicated{});
   const auto part = omni::reduce_scatter(comm, omni::sparse_view{keys, values}, omni::part_sizes{sizes}, omni::min{});
   const auto whole = omni::reduce(comm, omni::sparse_view{keys, values}, omni::root{0}, omni::colocated{});
+  omni::sparse_tensor<std::uint32_t, float> later;
+  omni::iallreduce(comm, omni::sparse_view{keys, values}, later, omni::max{}).wait();
+  omni::ireduce_scatter(comm, omni::sparse_view{keys, values}, later, omni::part_sizes{sizes}).wait();
+  omni::ireduce(comm, omni::sparse_view{keys, values}, later, omni::root{0}).wait();
   static_cast<void>(one.keys.size() + wide.values.size() + part.keys.size() + whole.keys.size());
 }
 

@@ -214,3 +214,73 @@ TEST_CASE("key-value: ranks that disagree all hear of it, and the next call work
         }) == "type");
   CHECK(omni::allreduce(MPI_COMM_WORLD, omni::sparse_view{k, v}).values[0] == 3 * size());
 }
+
+TEST_CASE("key-value requests: several at once, from the first call of a communicator on, with others between them") {
+  MPI_Comm fresh = MPI_COMM_NULL;
+  MPI_Comm_dup(MPI_COMM_WORLD, &fresh);
+  // In what the ranks agree by; in streams.
+  const std::array cells{testing::pair_cell{size(), keys::scattered, 400, 0.1, 1, 21},
+                         testing::pair_cell{size(), keys::power_law, 60000, 0.6, 7, 22},
+                         testing::pair_cell{size(), keys::some_empty, 3000, 0.2, 2, 23}};
+  std::array<omni::sparse_tensor<std::uint32_t, float>, cells.size()> out;
+  std::array<testing::pairs<std::uint32_t, float>, cells.size()> wanted, mine;
+  std::vector<omni::request> requests;
+  std::vector<int> x(50000, 1), small(10, 1);
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    const auto inputs = testing::draw_pairs<std::uint32_t, float>(cells[i]);
+    wanted[i] = testing::expected_pairs(inputs, cells[i].width, oracle::twin<omni::sum>{});
+    mine[i] = inputs[static_cast<std::size_t>(rank())];
+    const omni::sparse_view view{mine[i].keys, mine[i].values, cells[i].width};
+    if (i == 2) {
+      requests.push_back(omni::ireduce(fresh, view, out[i], omni::root{size() - 1}));
+      if (rank() != size() - 1) wanted[i] = {};
+    } else {
+      requests.push_back(omni::iallreduce(fresh, view, out[i]));
+    }
+    if (i == 1) requests.push_back(omni::iallreduce(fresh, x, omni::colocated{}));
+    if (i == 1) omni::allreduce(fresh, small);
+  }
+  if (rank() % 2 == 0) std::reverse(requests.begin(), requests.end());
+  for (auto& r : requests) r.wait();
+  for (std::size_t i = 0; i < cells.size(); ++i) CHECK(testing::difference(out[i], wanted[i]) == "");
+  CHECK(x == std::vector<int>(x.size(), size()));
+  CHECK(small == std::vector<int>(small.size(), size()));
+  MPI_Comm_free(&fresh);
+}
+
+TEST_CASE("key-value requests: on a rank another call, and the next one works") {
+  if (size() == 1) return;
+  const std::vector<std::uint32_t> k{9, 4};
+  const std::vector<int> v{1, 2};
+  for (const bool waits : {false, true}) {
+    std::string field;
+    omni::sparse_tensor<std::uint32_t, int> out;
+    std::vector<int> x(200000, 1);
+    try {
+      if (rank() != size() - 1) omni::iallreduce(MPI_COMM_WORLD, omni::sparse_view{k, v}, out).wait();
+      else if (waits) omni::allreduce(MPI_COMM_WORLD, omni::sparse_view{k, v}, out);
+      else omni::iallreduce(MPI_COMM_WORLD, x, omni::colocated{}).wait();
+    } catch (const omni::mismatch& e) {
+      field = e.field();
+    }
+    CHECK(field == (waits ? "kind of call" : "type"));
+    omni::iallreduce(MPI_COMM_WORLD, omni::sparse_view{k, v}, out).wait();
+    CHECK(out.values == std::vector<int>{2 * size(), size()});
+  }
+}
+
+TEST_CASE("key-value requests: beside servers, among the workers") {
+  if (size() < 3) return;
+  omni::cluster cluster{MPI_COMM_WORLD, omni::dedicated{.servers = 1}};
+  if (cluster.is_server()) {
+    cluster.serve_only(omni::reduction<int, omni::sum>{});
+    return;
+  }
+  const std::vector<std::uint32_t> k{9, 4};
+  const std::vector<int> v{1, 2};
+  omni::sparse_tensor<std::uint32_t, int> out;
+  auto r = omni::iallreduce(cluster, omni::sparse_view{k, v}, out);
+  CHECK(omni::allreduce(cluster, omni::sparse_view{k, v}).values == std::vector<int>{2 * (size() - 1), size() - 1});
+  r.wait();
+  CHECK(out.values == std::vector<int>{2 * (size() - 1), size() - 1});
+}

@@ -94,7 +94,7 @@ outcome play(const pair_cell& c, pair_folding how, std::size_t bytes, bool messa
   outcome o;
   std::vector<report> reports(n);
   std::vector<report> sent(n);
-  while (!all[0]->words.done()) {
+  while (!all[0]->words.has_ended()) {
     if (++o.rounds == 1000) return {"no end", o.rounds};  // whoever lies again and again
     std::vector<span> told;
     std::vector<std::span<std::byte>> rest;
@@ -119,9 +119,9 @@ outcome play(const pair_cell& c, pair_folding how, std::size_t bytes, bool messa
     if (!parts.empty() && parts.size() != n) return {"some ranks have parts, and some have none"};
     for (std::size_t r = 0; r < n && !parts.empty(); ++r) all[r]->words.take(parts, sent[r]);
     for (std::size_t r = 1; r < n; ++r)
-      if (all[r]->words.done() != all[0]->words.done()) return {"not all are done"};
+      if (all[r]->words.has_ended() != all[0]->words.has_ended()) return {"not all are done"};
   }
-  o.fits = all[0]->words.fits();
+  o.fits = all[0]->words.is_done();
   if (!o.fits) return o;
   const auto wanted = testing::expected_pairs(inputs, c.width, oracle::twin<omni::sum>{});
   const auto wanted_by = [&](std::size_t r) {  // of equal parts of the keys
@@ -219,7 +219,7 @@ TEST_CASE("recorded pairs: ranks whose keys lie behind each other's") {
     all.push_back(std::make_unique<rank>(inputs[r], 1, static_cast<int>(r), 4, pair_folding::by_all));
   std::size_t written = 0, rounds = 0;
   report sent;
-  while (!all[0]->words.done() && ++rounds < 1000) {
+  while (!all[0]->words.has_ended() && ++rounds < 1000) {
     std::vector<room> rooms;
     std::vector<span> told;
     for (auto& one : all) {

@@ -165,10 +165,6 @@ auto reduce_on_device(Comm& comm, const F& f, Data& data, More&... more) {
       more...);
 }
 
-/// Whether a request may refer to it.
-template <class Comm>
-inline constexpr bool outlives_request = std::is_lvalue_reference_v<Comm> || !transport_type<std::remove_cvref_t<Comm>>;
-
 }  // namespace detail
 
 /// Reduces a tensor in device memory: an omni::device_span, or a thrust::device_vector. Other arguments, collectiveness, results

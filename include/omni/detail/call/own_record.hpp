@@ -29,6 +29,9 @@ class own_record : public interface {
   /// Takes the parts of all ranks.
   virtual void take(std::span<const std::span<const std::byte>> parts, report& r) = 0;
 
+  /// Whether what was folded and taken was all that the call has to do.
+  [[nodiscard]] virtual bool is_done() const { return true; }
+
   // ---- messages
 
   /// Writes what goes with them; how many bytes.

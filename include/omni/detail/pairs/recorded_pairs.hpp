@@ -39,6 +39,8 @@ enum class pair_folding : unsigned char {
   by_size,   ///< by parts where there are many
   by_split,  ///< each what it gets of the call, which is not all
 };
+/// Whether pairs for which one round of records has no room take more rounds, or another way.
+enum class record_rounds : bool { one, many };
 
 /// What a rank has folded, as it lies behind its record.
 struct pair_part {
@@ -70,17 +72,18 @@ struct recorded_state {
 class recorded_pairs final : lent_state<recorded_state>, public own_record {
  public:
   /// @param c lives as long. Its sizes, of which it knows its own rank's, are those of all ranks after the first round.
-  recorded_pairs(sparse_call& c, int rank, int ranks, pair_folding how)
+  recorded_pairs(sparse_call& c, int rank, int ranks, pair_folding how, record_rounds rounds = record_rounds::many)
       : call_(&c),
         width_(static_cast<std::size_t>(c.sizes.width)),
         rank_(static_cast<std::size_t>(rank)),
         ranks_(static_cast<std::size_t>(ranks)),
-        how_(how) {}
+        how_(how),
+        has_rounds_(rounds == record_rounds::many) {}
 
-  /// Whether there has been a round; whether it was the last. A call whose rows records have no room for needs another way.
+  /// Whether there has been a round; whether it was the last. A call that records have no room for is not done then.
   [[nodiscard]] bool heard() const { return heard_; }
-  [[nodiscard]] bool done() const { return done_; }
-  [[nodiscard]] bool fits() const { return fits_; }
+  [[nodiscard]] bool has_ended() const { return done_; }
+  [[nodiscard]] bool is_done() const override { return heard_ && done_ && fits_; }
   /// The report of the call, once it is done. `rounds`: what they took.
   [[nodiscard]] report result(const report& rounds) const {
     report r;
@@ -108,7 +111,8 @@ class recorded_pairs final : lent_state<recorded_state>, public own_record {
       return w.bytes;
     }
     const auto left = call_->pairs - at_;
-    const std::size_t here = std::min({left, capacity(room.size()), wanted_});
+    std::size_t here = std::min({left, capacity(room.size()), wanted_});
+    if (here != left && !has_rounds_) here = 0;
     written_here_ = here;
     write_header(room, here, here == left ? state::last : here == 0 ? state::no_room : state::more);
     const auto values = lies().after(sizeof(header), here);
@@ -388,6 +392,7 @@ class recorded_pairs final : lent_state<recorded_state>, public own_record {
   sparse_call* call_;
   std::size_t width_, rank_, ranks_;
   pair_folding how_;
+  bool has_rounds_;
   bool heard_ = false, done_ = false, fits_ = true, had_parts_ = false, is_segmented_ = false;
   static constexpr auto everything_ = std::numeric_limits<std::size_t>::max();
   std::size_t wanted_ = everything_, written_here_ = 0;  // of this rank's pairs, in a round

@@ -21,14 +21,14 @@ namespace omni::detail {
 /// which they agree on it. Packet size and window are the
 /// caller's; how it runs is noted later.
 template <class K, class T, class Op>
-signature sparse_terms(const Op& op, std::size_t packet_bytes, int window) {
+signature sparse_terms(const Op& op, std::size_t packet_bytes, int window, bool blocks) {
   static const short_name<48> type(pair_type(type_name<T>(), type_name<K>()));
   static const short_name<40> operation(operation_name<Op>());
   signature s;
   s.element_size = sizeof(T);
   s.packet_bytes = packet_bytes;
   s.window = static_cast<std::uint32_t>(window);
-  s.kind = 1;
+  s.kind = blocks ? 1 : 0;
   s.type = type;
   s.operation = operation;
   s.operation_state = operation_state<T>(op);

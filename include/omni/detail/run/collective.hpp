@@ -75,7 +75,7 @@ class collective : public operation_base {
     }
     if (own_) keeps_ = transport_.keep_alive();
     ticket_ = transport_.queue();
-    agrees_ = transport_.agrees_first();
+    agrees_ = transport_.agrees_first() || call_.goes_on;
     if (!call_.is_stage) patience_ = patience(waits_at_most(call_.limit));
   }
 
@@ -179,7 +179,9 @@ class collective : public operation_base {
       if (records_) records_->skip();
       return false;
     }
-    if (records_) {
+    if (records_ && call_.goes_on && !records_->has_own()) {
+      records_->skip();  // the numbers need messages
+    } else if (records_) {
       records_->tell(call_, digest(sign(call_)), samples(), how_.samples_density, report_);
       stage_ = stage::telling;
       return true;
@@ -222,6 +224,7 @@ class collective : public operation_base {
         stage_ = stage::gathering;
         break;
       case outcome::done:
+        if (goes_on()) return run(), true;
         pass_turn();
         end(true);
         break;
@@ -250,6 +253,8 @@ class collective : public operation_base {
       const auto largest = agreement_->largest_own();
       std::memcpy(call_.out.data(), largest.data(), std::min(sizeof(largest), call_.out.size()));
       if (const auto words = agreement_->words(); !words.empty()) call_.record->fold_messages(words, report_);
+      call_.agreed = true;
+      if (goes_on()) return run(), true;
       pass_turn();
       end(true);
       return true;
@@ -261,6 +266,8 @@ class collective : public operation_base {
     run();
     return true;
   }
+  // Whether what went with the agreement was not all.
+  [[nodiscard]] bool goes_on() const { return call_.goes_on && (call_.record == nullptr || !call_.record->is_done()); }
   // The calls differ: packets will tell who differs, and in what.
   [[gnu::cold]] void compare() {
     stage_ = stage::comparing;
@@ -300,7 +307,9 @@ class collective : public operation_base {
     const bool moved = engine_->progress();
     begun_ = begun_ || moved;
     if (!engine_->done()) return moved;
+    const auto agreeing = report_;
     engine_->finish(report_);
+    if (call_.goes_on) add_cost(report_, agreeing);
     if (agreement_) report_.extra_bytes += agreement_->bytes();
     report_.exchange_seconds += before_;
     end();

@@ -256,6 +256,11 @@ struct starter {
   }
 };
 
+/// Whether a communicator argument is there as long as a request: a handle is copied, a transport or a fabric is not.
+template <class Comm>
+inline constexpr bool outlives_request = std::is_lvalue_reference_v<Comm> ||
+                                         (!transport_type<std::remove_cvref_t<Comm>> && !is_fabric<std::remove_cvref_t<Comm>>);
+
 /// Runs a collective, or starts one, by the arguments of its public function.
 template <collective_kind C, class... Policies, class Comm, class Data, class... More>
 report run_collective(Comm& comm, Data& data, More&... more) {
@@ -267,9 +272,8 @@ template <collective_kind C, class... Policies, class Comm, class Data, class...
 request start_collective(Comm&& comm, Data& data, More&... more) {
   static_assert(C == collective_kind::allreduce || loses_nothing<std::remove_reference_t<Comm>>(),
                 "omni: collectives other than allreduce need a transport that loses nothing");
-  constexpr bool lives =
-      std::is_lvalue_reference_v<Comm&&> || (!transport_type<std::remove_cvref_t<Comm>> && !is_fabric<std::remove_cvref_t<Comm>>);
-  static_assert(lives, "omni: the request would outlive the transport or the fabric, which is a temporary; give it a name");
+  static_assert(outlives_request<Comm&&>,
+                "omni: the request would outlive the transport or the fabric, which is a temporary; give it a name");
   return parse<C, request, Policies...>(starter<std::remove_reference_t<Comm>>{comm}, data, more...);
 }
 

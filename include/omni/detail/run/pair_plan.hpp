@@ -4,10 +4,12 @@
 
 #include <chrono>
 #include <cstddef>
+#include <memory>
 #include <string_view>
 #include <type_traits>
 
 #include "../../report.hpp"
+#include "../../request.hpp"
 #include "../carry/any_transport.hpp"
 #include "../pairs/sparse_call.hpp"
 #if __has_include(<mpi.h>)
@@ -24,13 +26,33 @@ struct pair_plan {
   std::chrono::nanoseconds limit{};  ///< of a wait; 0: none given
 };
 
-/// Runs a key-value call over a transport, or on a communicator. Templates, to be compiled where the engines are
+/// A call that outlives the caller's, with all that it refers to but the keys and rows.
+struct stored_call {
+  stored_call() = default;
+  stored_call(const stored_call&) = delete;
+  stored_call(stored_call&&) = delete;
+  stored_call& operator=(const stored_call&) = delete;
+  stored_call& operator=(stored_call&&) = delete;
+  virtual ~stored_call() = default;
+  /// Gives the caller what has come of it.
+  virtual void deliver(const report& r) = 0;
+
+  sparse_call call;
+};
+
+/// Runs a key-value call over a transport or on a communicator, or starts one. Templates, to be compiled where the engines are
 /// (detail/run/reduce_pairs.hpp).
 template <class Call>
 requires std::is_same_v<Call, sparse_call> report reduce_pairs(any_transport& transport, Call& pairs, const pair_plan& plan);
+template <class Call>
+requires std::is_same_v<Call, stored_call> request start_pairs(std::shared_ptr<any_transport> transport,
+                                                               std::unique_ptr<Call> pairs, const pair_plan& plan);
 #if __has_include(<mpi.h>)
 template <class Call>
 requires std::is_same_v<Call, sparse_call> report reduce_pairs_on(MPI_Comm comm, Call& pairs, const pair_plan& plan);
+template <class Call>
+requires std::is_same_v<Call, stored_call> request start_pairs_on(MPI_Comm comm, std::unique_ptr<Call> pairs,
+                                                                  const pair_plan& plan);
 #endif
 
 }  // namespace omni::detail

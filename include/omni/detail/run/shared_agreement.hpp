@@ -40,6 +40,8 @@ class shared_agreement {
 
   /// Whether earlier calls have left room for the record.
   [[nodiscard]] bool may_tell() const { return window_->records().may_tell(number_, bytes_); }
+  /// Whether what goes into the record is the call's own (own_record).
+  [[nodiscard]] bool has_own() const { return own_ != nullptr; }
   /// For a call that needs no record after all.
   void skip() { window_->records().skip(number_); }
   /// Leaves this rank's record. `samples`: without room for packets it will have to be known how dense the tensor is; `may_pack`:
