@@ -143,7 +143,7 @@ fi
 second_mpi() { [ "$mpi" != mpich ] && have mpicxx.mpich && have mpiexec.mpich; }
 mapfile -t sources < <(find include tests bench examples -name '*.hpp' -o -name '*.cpp' -o -name '*.cu' | sort)
 if [ $quick = 1 ]; then
-  second_mpi && build mpich mpich "" -DCMAKE_CXX_FLAGS_DEBUG="-O0 -g0" -DCMAKE_CXX_FLAGS=-DOMNI_TEST_FEW -DOMNI_PRECOMPILE_TESTS=ON \
+  second_mpi && build mpich mpich "" -DCMAKE_CXX_FLAGS_DEBUG="-O0 -g0" -DCMAKE_CXX_FLAGS=-DOMNI_TEST_FEW \
     -DOMNI_TEST_RANKS=2 -DOMNI_TEST_MESSAGE_RANKS=2 "-DOMNI_MPI_TESTS_EXCLUDE=(matrix_|encoded|sweep)"
   build asan quick-asan "" ${compiler[@]+"${compiler[@]}"}
   wanted lint && have clang-format && add_test lint.format 120 clang-format --dry-run -Werror "${sources[@]}"

@@ -53,7 +53,7 @@ struct completion {
 
 /// The messages of one operation. A mailbox of one operation never sees the messages of another.
 ///
-/// `send` and `receive` start a message to or from a peer in one of a few numbered streams; between two ranks, the messages of a
+/// `send` and `receive` start a message to or from a peer in one of four streams, 0 to 3; between two ranks, the messages of a
 /// stream arrive in order. Buffers belong to the mailbox until the message completes. `poll` returns the completions there are
 /// without blocking, `wait` blocks until there is at least one (none only when nothing is under way); what they return is valid
 /// until the next of these calls. `cancel` withdraws the receives of a stream that no message has met. `abandon` ends everything

@@ -136,6 +136,8 @@ class operation_base {
   virtual bool advance() = 0;
   /// Waits until a step may be possible.
   virtual void block() = 0;
+  /// Whose deadline it is: another operation's, if that does all the work.
+  [[nodiscard]] virtual operation_base& who_waits() { return *this; }
   /// It waits for others of its group that came before it.
   [[nodiscard]] virtual bool waits_for_turn() { return false; }
   /// It waits, but for nobody else.
@@ -163,9 +165,10 @@ class operation_base {
   }
   // As long as they move on whose turn it is, the others' time does not run.
   void renew_those_behind() noexcept {
-    for (auto* const other : active())
-      if (other != this && other->patience_.limited() && other->waits_for_turn() && other->group() == group())
-        other->patience_.renew();
+    for (auto* const other : active()) {
+      auto& waits = other->who_waits();
+      if (other != this && waits.patience_.limited() && waits.waits_for_turn() && waits.group() == group()) waits.patience_.renew();
+    }
   }
   template <class F>
   bool guarded(F&& step) noexcept {

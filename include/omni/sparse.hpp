@@ -43,15 +43,15 @@ typename detail::pairs_result<std::remove_cvref_t<View>>::type allreduce(Comm&& 
   return out;
 }
 /// The same, and the result is written over what `out` had. Its memory is used again: for many pairs that saves up to half of the
-/// time. The view may be of it. Once something was sent an error leaves it empty.
+/// time. The view may be of it. An error that is not one of arguments leaves it empty.
 template <class... Policies, class Comm, detail::pairs View, class... More>
 report allreduce(Comm&& comm, View&& view, typename detail::pairs_result<std::remove_cvref_t<View>>::type& out, More&&... more) {
   return detail::run_pairs<detail::collective_kind::allreduce, report>(comm, view, out, Policies{}..., more...);
 }
-/// The same, without waiting, as omni::iallreduce: keys, rows and `out` belong to it until the request is done, and `out` is
-/// written then. This rank's pairs are merged here. Pairs of which one record has no room go by streams in shared memory, too; a
-/// cluster's servers take no part. All errors but those of arguments come from the request: also of an operation that throws where
-/// keys are merged, and of a key in no part.
+/// The same, without waiting, as omni::iallreduce: keys, rows and `out` belong to it until the request is done. `out` is emptied at
+/// once and written in the end. This rank's pairs are merged here. In shared memory pairs of which one record has no room go by
+/// streams; a cluster's servers take no part. Where a rank's own pairs are wrong (an operation that throws, a key in no part) its
+/// request ends with that error, those of the others with `mismatch`; on one rank this call throws.
 template <class... Policies, class Comm, detail::pairs View, class... More>
 [[nodiscard]] request iallreduce(Comm&& comm, View&& view, typename detail::pairs_result<std::remove_cvref_t<View>>::type& out,
                                  More&&... more) {

@@ -14,7 +14,6 @@ void reduce(const std::vector<std::uint32_t>& keys, const std::vector<float>& va
 #ifdef OMNI_CONTROL
   omni::iallreduce(cluster, view, out, omni::colocated{}).wait();
 #else
-  // expect: "omni: a request of key-value tensors runs among the workers"
-  omni::iallreduce(cluster, view, out, omni::dedicated{}).wait();
+  omni::iallreduce(cluster, view, out, omni::dedicated{}).wait();  // expect: "omni: a request of key-value tensors runs among"
 #endif
 }

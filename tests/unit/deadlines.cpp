@@ -180,8 +180,15 @@ TEST_CASE("requests that wait for their turn at shared memory have not waited wh
       requests.push_back(omni::iallreduce(comm, v, slow{}, omni::colocated{}, omni::fixed_blocks{64},
                                           omni::deadline{std::chrono::milliseconds(300)}));
     }
+    // Pairs, in streams.
+    const std::vector<std::uint32_t> keys{3, 4};
+    const std::vector<int> rows{1, 2};
+    omni::sparse_tensor<std::uint32_t, int> pairs;
+    requests.push_back(omni::iallreduce(comm, omni::sparse_view{keys, rows}, pairs, omni::colocated{4096},
+                                        omni::deadline{std::chrono::milliseconds(300)}));
     for (auto& r : requests) CHECK_NOTHROW(r.wait());
     for (const auto& v : x) CHECK((v[0] == 78 && v[1] == 2));
+    CHECK(pairs.values == std::vector<int>{2, 4});
   });
 }
 

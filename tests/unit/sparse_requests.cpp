@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <latch>
 #include <numeric>
 #include <omni/omni.hpp>
@@ -48,16 +49,18 @@ pairs share_of(const pairs& all, kind k, std::size_t rank, std::size_t ranks, st
   }
   return mine;
 }
-template <class Comm>
-omni::request start(Comm& comm, kind k, const omni::sparse_view<std::uint32_t, float>& view, tensor& out) {
-  if (k == kind::all) return omni::iallreduce(comm, view, out);
-  if (k == kind::parts) return omni::ireduce_scatter(comm, view, out);
-  return omni::ireduce(comm, view, out, omni::root{comm.size() - 1});
+template <class Comm, class... Policies>
+omni::request start(Comm& comm, kind k, const omni::sparse_view<std::uint32_t, float>& view, tensor& out,
+                    const Policies&... policies) {
+  if (k == kind::all) return omni::iallreduce(comm, view, out, policies...);
+  if (k == kind::parts) return omni::ireduce_scatter(comm, view, out, policies...);
+  return omni::ireduce(comm, view, out, omni::root{comm.size() - 1}, policies...);
 }
 
 /// Some at once, with others of dense tensors and calls that block between them, waited for in another order on each rank.
-template <class Ranks>
-void check_several(int ranks, std::uint64_t seed) {
+/// `run(ranks, f)`: Ranks::run.
+template <class Ranks, class Run>
+void check_several(int ranks, std::uint64_t seed, const Run& run) {
   // What fits into the messages, or the records, by which ranks agree; and what does not.
   const std::array cells{pair_cell{ranks, keys::scattered, 300, 0.1, 1, seed},
                          pair_cell{ranks, keys::duplicates, 5000, 0.3, 2, seed + 1},
@@ -75,7 +78,7 @@ void check_several(int ranks, std::uint64_t seed) {
   }
   const auto n = static_cast<std::size_t>(ranks);
   std::vector<std::string> wrong(n);
-  Ranks::run(ranks, [&](Ranks& comm) {
+  run(ranks, [&](Ranks& comm) {
     const auto r = static_cast<std::size_t>(comm.rank());
     auto& w = wrong[r];
     std::vector<tensor> out(cells.size());
@@ -83,7 +86,9 @@ void check_several(int ranks, std::uint64_t seed) {
     std::vector<omni::request> requests;
     for (std::size_t i = 0; i < cells.size(); ++i) {
       if (i % 2 == 0) out[i] = {{7, 9}, {1, 2}, 1, {}, {}};  // what is overwritten
-      requests.push_back(start(comm, kinds[i], {inputs[i][r].keys, inputs[i][r].values, cells[i].width}, out[i]));
+      const omni::sparse_view<std::uint32_t, float> view{inputs[i][r].keys, inputs[i][r].values, cells[i].width};
+      if (seed % 20 == 10) requests.push_back(start(comm, kinds[i], view, out[i], omni::colocated{1000 * i, static_cast<int>(i)}));
+      else requests.push_back(start(comm, kinds[i], view, out[i]));
       dense[i].assign(3000 * i, comm.rank() + 1);
       if (i % 3 == 0) requests.push_back(omni::iallreduce(comm, dense[i]));
       else if (i % 3 == 1) omni::allreduce(comm, dense[i], omni::colocated{});
@@ -110,6 +115,11 @@ void check_several(int ranks, std::uint64_t seed) {
   CAPTURE(ranks);
   CAPTURE(seed);
   for (const auto& w : wrong) CHECK(w == "");
+}
+
+template <class Ranks>
+void check_several(int ranks, std::uint64_t seed) {
+  check_several<Ranks>(ranks, seed, [](int n, const auto& f) { Ranks::run(n, f); });
 }
 
 /// `odd(comm)` on rank 1, `usual(comm)` on the others, and another request behind: what each rank is told, and whether the next
@@ -227,27 +237,90 @@ TEST_CASE("key-value requests: ranks that disagree hear of it; what is behind go
   check_told(
       {"root 1", "root 0", "root 1"}, [&](auto& comm, tensor& out) { return omni::ireduce(comm, view, out, omni::root{2}); },
       [&](auto& comm, tensor& out) { return omni::ireduce(comm, view, out); });
+  check_told(
+      {"packet size 1", "packet size 0", "packet size 1"},
+      [&](auto& comm, tensor& out) { return omni::iallreduce(comm, view, out, omni::colocated{}); },
+      [&](auto& comm, tensor& out) { return omni::iallreduce(comm, view, out, omni::colocated{4096}); });
   const std::vector<std::string> other_kind{"kind of call 1", "kind of call 0", "kind of call 1"};
   check_told(
       other_kind, [&](auto& comm, tensor& out) { return omni::iallreduce(comm, view, out); },
       [&](auto& comm, tensor& out) { return omni::ireduce_scatter(comm, view, out); });
 }
 
-TEST_CASE("key-value requests: a call that waits is another one") {
-  std::vector<std::string> said(3);
-  sharing::run(3, [&](sharing& comm) {
-    const std::vector<std::uint32_t> k{1, 5};
-    const std::vector<float> v{10, 50};
+TEST_CASE("key-value requests: a call that waits, and one of a dense tensor, are others") {
+  const std::vector<std::uint32_t> k{1, 5};
+  const std::vector<float> v{10, 50};
+  const auto check = [&](auto run, bool dense) {
+    std::vector<std::string> said(3);
+    run(3, [&](auto& comm) {
+      auto& s = said[static_cast<std::size_t>(comm.rank())];
+      tensor out;
+      std::vector<float> x(5000, 1);
+      try {
+        if (comm.rank() != 1) omni::iallreduce(comm, omni::sparse_view{k, v}, out).wait();
+        else if (dense) omni::iallreduce(comm, x, omni::colocated{}).wait();
+        else omni::allreduce(comm, omni::sparse_view{k, v}, out);
+      } catch (const omni::mismatch& e) {
+        s = e.field() + " " + std::to_string(e.rank());
+      }
+      omni::iallreduce(comm, omni::sparse_view{k, v}, out).wait();
+      if (out.values != std::vector<float>{30, 150}) s += ", wrong afterwards";
+    });
+    const std::string field = dense ? "type" : "kind of call";
+    CHECK(said == std::vector<std::string>{field + " 1", field + " 0", field + " 1"});
+  };
+  for (const bool dense : {false, true}) {
+    CAPTURE(dense);
+    check([](int n, const std::function<void(threads&)>& f) { threads::run(n, f); }, dense);
+    check([](int n, const std::function<void(agreeing&)>& f) { agreeing::run(n, f); }, dense);
+    check([](int n, const std::function<void(sharing&)>& f) { sharing::run(n, f); }, dense);
+  }
+}
+
+TEST_CASE("key-value requests: ranks without memory for packets, and more than leave each other their pairs") {
+  for (const int without : {0, 1}) {
+    const auto run = [&](int n, const auto& f) { sharing::run(n, f, [&](int rank) { return rank != without; }); };
+    check_several<sharing>(3, 0, run);
+    check_several<sharing>(2, 20, run);
+  }
+  // Streams follow a record that is small: memory for their packets is asked for on each rank.
+  std::array<bool, 2> asked{};
+  sharing::run(
+      2,
+      [](sharing& comm) {
+        const auto n = comm.rank() == 0 ? std::size_t{1} : std::size_t{300000};
+        std::vector<std::uint32_t> k(n);
+        std::iota(k.begin(), k.end(), 0U);
+        const std::vector<float> v(2 * n, 1);
+        tensor out;
+        omni::iallreduce(comm, omni::sparse_view{k, v, 2}, out).wait();
+        CHECK(out.keys.size() == 300000);
+        CHECK(out.values[0] == 2);
+      },
+      [&](int rank) { return asked[static_cast<std::size_t>(rank)] = true; });
+  CHECK((asked[0] && asked[1]));
+  sharing::run(17, [](sharing& comm) {
+    const std::vector<std::uint32_t> k{static_cast<std::uint32_t>(comm.rank()), 100};
+    const std::vector<float> v{1, 2};
     tensor out;
-    try {
-      if (comm.rank() == 1) omni::allreduce(comm, omni::sparse_view{k, v}, out);
-      else omni::iallreduce(comm, omni::sparse_view{k, v}, out).wait();
-    } catch (const omni::mismatch& e) {
-      said[static_cast<std::size_t>(comm.rank())] = e.field() + " " + std::to_string(e.rank());
-    }
-    // The one that waits has opened one operation, the others two: what comes next could not find its peers.
+    omni::iallreduce(comm, omni::sparse_view{k, v}, out).wait();
+    CHECK(out.keys.size() == 18);
+    CHECK(out.values.back() == 34);
   });
-  CHECK(said == std::vector<std::string>{"kind of call 1", "kind of call 0", "kind of call 1"});
+}
+
+TEST_CASE("key-value requests: the sizes of parts may go once it has begun") {
+  sharing::run(3, [](sharing& comm) {
+    const std::vector<std::uint32_t> k{0, 3, 4, 9};
+    const std::vector<float> v{1, 2, 3, 4};
+    tensor out;
+    std::vector<std::size_t> sizes{1, 4, 5};
+    auto r = omni::ireduce_scatter(comm, omni::sparse_view{k, v}, out, omni::part_sizes{sizes});
+    std::fill(sizes.begin(), sizes.end(), std::size_t{7});
+    r.wait();
+    const std::array<std::vector<std::uint32_t>, 3> wanted{{{0}, {3, 4}, {9}}};
+    CHECK(out.keys == wanted[static_cast<std::size_t>(comm.rank())]);
+  });
 }
 
 TEST_CASE("key-value requests: a rank that cannot merge its own pairs, or has keys in no part, tells the others") {

@@ -42,7 +42,7 @@ struct call_facts {
   const signature* terms = nullptr;  ///< of that call, which are what ranks have to give alike
   bool is_summary = false;           ///< three numbers that go with the agreement, where there is one
   own_record* record = nullptr;      ///< or what goes with the record, where ranks share memory
-  bool goes_on = false;              ///< and the engine does what they have not done
+  bool goes_on = false;              ///< the same: what the agreement has not done is left to the engine
   bool is_agreed_by_terms = false;   ///< the round of such numbers has been its agreement
 
   // By the agreement of the ranks, and the same on all of them:

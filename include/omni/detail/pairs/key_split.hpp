@@ -22,10 +22,10 @@ namespace omni::detail {
 class key_split {
  public:
   key_split() = default;
-  /// @param sizes of the parts of a reduce_scatter, in keys, from key 0 on; they live as long. Empty: parts of one size, of the
-  /// keys
-  ///   up to the largest of any rank.
-  key_split(collective_kind kind, int root, std::span<const std::size_t> sizes) : kind_(kind), root_(root), sizes_(sizes) {}
+  /// @param sizes of the parts of a reduce_scatter, in keys, from key 0 on. Empty: parts of one size, of the keys up to the largest
+  ///   of any rank.
+  key_split(collective_kind kind, int root, std::span<const std::size_t> sizes)
+      : kind_(kind), root_(root), sizes_(sizes.begin(), sizes.end()) {}
 
   [[nodiscard]] collective_kind kind() const { return kind_; }
   [[nodiscard]] int root() const { return root_; }
@@ -55,9 +55,9 @@ class key_split {
   void settle(std::uint64_t largest, std::size_t ranks) {
     if (!has_parts() || !firsts_.empty()) return;
     const auto equal = largest / ranks + 1;
-    for (std::size_t r = 0; r < ranks; ++r)
-      firsts_.push_back(r == 0 ? 0 : firsts_.back() + (sizes_.empty() ? equal : sizes_[r - 1]));
-    last_ = sizes_.empty() ? largest : firsts_.back() + sizes_.back() - 1;
+    const bool are_equal = sizes_.size() != ranks;  // also where the sizes are wrong, and the call is about to end
+    for (std::size_t r = 0; r < ranks; ++r) firsts_.push_back(r == 0 ? 0 : firsts_.back() + (are_equal ? equal : sizes_[r - 1]));
+    last_ = are_equal ? largest : firsts_.back() + sizes_.back() - 1;
   }
 
   /// Whether a rank gets a key. Precondition: settle().
@@ -76,7 +76,7 @@ class key_split {
  private:
   collective_kind kind_ = collective_kind::allreduce;
   int root_ = 0;
-  std::span<const std::size_t> sizes_;
+  std::vector<std::size_t> sizes_;
   std::vector<std::uint64_t> firsts_;  // keys, of the parts
   std::uint64_t last_ = 0;             // the last key that is in one
 };

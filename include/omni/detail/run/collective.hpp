@@ -123,7 +123,7 @@ class collective : public operation_base {
         return agreed();
       case stage::comparing:
         if (comparison_->progress()) return true;
-        if (comparison_->done()) throw protocol(rank_, "the ranks' calls differ, but not their packets");
+        if (comparison_->done()) return compared();
         nudge_now_and_then();
         return false;
       case stage::running:
@@ -141,10 +141,9 @@ class collective : public operation_base {
       case stage::gathering:
         return records_->wait_folded([this] { messages_->nudge(); });
       case stage::agreeing:
-        return agreement_->wait(*messages_);
+        return has_window() ? yield() : agreement_->wait(*messages_);
       case stage::comparing:
-        // A rank of this host that has given up sends nothing: MPI could wait for it for ever.
-        return transport_.shared_window() != nullptr ? yield() : comparison_->wait();
+        return has_window() ? yield() : comparison_->wait();
       case stage::running:
         return engine_->wait();
     }
@@ -179,9 +178,7 @@ class collective : public operation_base {
       if (records_) records_->skip();
       return false;
     }
-    if (records_ && call_.goes_on && !records_->has_own()) {
-      records_->skip();  // the numbers need messages
-    } else if (records_) {
+    if (records_) {
       records_->tell(call_, digest(sign(call_)), samples(), how_.samples_density, report_);
       stage_ = stage::telling;
       return true;
@@ -193,13 +190,19 @@ class collective : public operation_base {
       compare();
       return true;
     }
+    if (transport_.agrees_first()) exchange_numbers();
+    else compare();  // others may call what begins with packets
+    return true;
+  }
+  void exchange_numbers() {
     agreement_.emplace(call_, samples() || call_.asks_to_pack());
     agreement_->start(*messages_, rank_, ranks_);
     stage_ = stage::agreeing;
-    return true;
   }
   // The choice is between the streams and dense algorithms that the transport must be able to run.
   [[nodiscard]] bool samples() const { return call_.native != nullptr && how_.samples_density; }
+  // A rank of this host that has given up sends nothing: MPI could wait for it for ever.
+  [[nodiscard]] bool has_window() const { return transport_.shared_window() != nullptr; }
   // Whoever asks on and on waits, and is the only one to drive MPI.
   void nudge_now_and_then() {
     if (++in_vain_ % 64 == 0) messages_->nudge();
@@ -217,7 +220,8 @@ class collective : public operation_base {
         compare();
         break;
       case outcome::agree:
-        run();
+        if (call_.goes_on && !records_->has_own()) exchange_numbers();
+        else run();
         break;
       case outcome::folded:
         pass_turn();
@@ -243,7 +247,10 @@ class collective : public operation_base {
 
   // ---- agreeing and comparing
   bool agreed() {
-    if (!agreement_->progress(*messages_) && !agreement_->done()) return false;
+    if (!agreement_->progress(*messages_) && !agreement_->done()) {
+      if (has_window()) nudge_now_and_then();
+      return false;
+    }
     if (!agreement_->done()) return true;
     if (!agreement_->same_call()) {
       compare();
@@ -274,6 +281,12 @@ class collective : public operation_base {
     comparison_.emplace(sign(call_), transport_, *messages_);
     comparison_->start();
     pass_turn();
+  }
+  bool compared() {
+    if (transport_.agrees_first()) throw protocol(rank_, "the ranks' calls differ, but not their packets");
+    comparison_.reset();
+    exchange_numbers();
+    return true;
   }
 
   // ---- running
@@ -307,11 +320,14 @@ class collective : public operation_base {
     const bool moved = engine_->progress();
     begun_ = begun_ || moved;
     if (!engine_->done()) return moved;
-    const auto agreeing = report_;
+    const auto before = report_;
     engine_->finish(report_);
-    if (call_.goes_on) add_cost(report_, agreeing);
     if (agreement_) report_.extra_bytes += agreement_->bytes();
     report_.exchange_seconds += before_;
+    if (call_.goes_on) {
+      add_cost(report_, before);
+      report_.exchange_seconds -= before.detect_seconds + before.fold_seconds + before.deliver_seconds;
+    }
     end();
     return true;
   }

@@ -95,6 +95,8 @@ struct stored_pairs final : stored_call {
       : policies(op, {}, {}), out(&result) {
     expect_pairs(view.keys.size(), view.values.size(), view.width, sizeof(T),
                  view.keys.data() != nullptr && view.values.data() != nullptr);
+    expect_limit(plan.limit);
+    expect_packets(plan.packet_bytes);
     keys.all = emptied(out->keys, view);
     if constexpr (!std::is_same_v<T, bool>) values.all = emptied(out->values, view);
     call.fold = {&pair_loops_of<K, T, Op>, &policies};

@@ -62,16 +62,13 @@ requires std::is_same_v<Call, sparse_call> report reduce_pairs(any_transport& tr
 /// the order in which operations are made, however far each has come. So there is one round of records at most.
 class pairs_operation final : public operation_base {
  public:
-  pairs_operation(std::shared_ptr<any_transport> transport, std::unique_ptr<stored_call> pairs, const pair_plan& plan)
-      : transport_(std::move(transport)), pairs_(std::move(pairs)), exchange_(*transport_, pairs_->call, plan, record_rounds::one) {
-    if (transport_->size() == 1) {
-      finish_with(exchange_.alone());
-      return;
-    }
-    auto round = exchange_.round();
+  pairs_operation(std::shared_ptr<any_transport> transport, std::unique_ptr<stored_call> pairs,
+                  std::unique_ptr<pair_exchange> exchange)
+      : transport_(std::move(transport)), pairs_(std::move(pairs)), exchange_(std::move(exchange)) {
+    auto round = exchange_->round();
     round.blocking = false;
     round.goes_on = true;
-    exchanging_.emplace(*transport_, round, round_and_streams{&exchange_}, transport_);
+    exchanging_.emplace(*transport_, round, round_and_streams{exchange_.get()}, transport_);
     exchanging_->detach();
   }
   [[gnu::cold]] void call_off() noexcept override { exchanging_->call_off(); }
@@ -81,33 +78,59 @@ class pairs_operation final : public operation_base {
   bool advance() override {
     const bool moved = exchanging_->progress();
     if (!exchanging_->done()) return moved;
-    if (exchange_.failure()) std::rethrow_exception(exchange_.failure());  // of which the others have heard
+    if (exchange_->failure()) std::rethrow_exception(exchange_->failure());  // of which the others have heard
     const auto& r = exchanging_->result();
-    finish_with(exchange_.is_done() ? exchange_.result(r) : exchange_.result({}, r));
+    report_ = exchange_->is_done() ? exchange_->result(r) : exchange_->result({}, r);
+    pairs_->deliver(report_);
+    exchanging_.reset();
+    exchange_.reset();  // with a copy of the pairs
+    complete();
     return true;
   }
   void block() override {
     if (exchanging_->is_limited()) yield();
     else exchanging_->wait_for_step();
   }
-  void run_out() override {}  // the exchange has the deadline
-  void fail(const std::exception_ptr& error) noexcept override { exchanging_->end_by(error); }
-  void finish_with(const report& r) {
-    report_ = r;
-    pairs_->deliver(r);
-    complete();
+  operation_base& who_waits() override { return exchanging_ ? static_cast<operation_base&>(*exchanging_) : *this; }
+  void run_out() override {}
+  void fail(const std::exception_ptr& error) noexcept override {
+    exchanging_->end_by(error);
+    exchanging_.reset();
+    exchange_.reset();
   }
 
   std::shared_ptr<any_transport> transport_;
   std::unique_ptr<stored_call> pairs_;
-  pair_exchange exchange_;
+  std::unique_ptr<pair_exchange> exchange_;
   std::optional<collective_by<round_and_streams>> exchanging_;
+};
+/// One that is done.
+class pairs_alone final : public operation_base {
+ public:
+  explicit pairs_alone(const report& r) {
+    report_ = r;
+    complete();
+  }
+  void call_off() noexcept override {}
+
+ private:
+  [[nodiscard]] const void* group() const noexcept override { return nullptr; }
+  bool advance() override { return false; }
+  void block() override {}
+  void run_out() override {}
+  void fail(const std::exception_ptr& /*none*/) noexcept override {}
 };
 
 template <class Call>
 requires std::is_same_v<Call, stored_call> request start_pairs(std::shared_ptr<any_transport> transport,
                                                                std::unique_ptr<Call> pairs, const pair_plan& plan) {
-  auto op = std::make_unique<pairs_operation>(std::move(transport), std::move(pairs), plan);
+  auto exchange = std::make_unique<pair_exchange>(*transport, pairs->call, plan, record_rounds::one);
+  if (transport->size() == 1) {
+    const auto r = exchange->alone();
+    pairs->deliver(r);
+    return request(std::make_unique<pairs_alone>(r));
+  }
+  auto op = std::make_unique<pairs_operation>(std::move(transport), std::move(pairs), std::move(exchange));
   op->progress();
   return request(std::move(op));
 }
