@@ -213,6 +213,31 @@ TEST_CASE("key-value: a rank that cannot fold its own pairs tells the others") {
   check_own_failure<testing::agreeing>();
 }
 
+TEST_CASE("key-value: where all pairs went with the agreement, an operation that throws on one rank is no other's business") {
+  for (const bool waits : {true, false}) {
+    std::vector<std::string> seen(3);
+    testing::agreeing::run(3, [&](testing::agreeing& comm) {
+      auto& s = seen[static_cast<std::size_t>(comm.rank())];
+      const auto op = [fails = comm.rank() == 1](int a, int b) {
+        if (fails) throw std::runtime_error("no");
+        return a + b;
+      };
+      const std::vector<std::uint32_t> k{4, 5};
+      const std::vector<int> v{1, 2};
+      omni::sparse_tensor<std::uint32_t, int> out;
+      try {
+        if (waits) omni::allreduce(comm, omni::sparse_view{k, v}, out, op);
+        else omni::iallreduce(comm, omni::sparse_view{k, v}, out, op).wait();
+        if (out.values == std::vector<int>{3, 6}) s = "right";
+      } catch (const std::exception& e) {
+        s = e.what();
+      }
+      if (omni::allreduce(comm, omni::sparse_view{k, v}).values != std::vector<int>{3, 6}) s += ", wrong afterwards";
+    });
+    CHECK(seen == std::vector<std::string>{"right", "no", "right"});
+  }
+}
+
 TEST_CASE("key-value: requests that are under way go on meanwhile") {
   threads::run(3, [](threads& comm) {
     std::vector<int> x(30000, 1);

@@ -259,7 +259,7 @@ class collective : public operation_base {
     if (call_.is_summary) {
       const auto largest = agreement_->largest_own();
       std::memcpy(call_.out.data(), largest.data(), std::min(sizeof(largest), call_.out.size()));
-      if (const auto words = agreement_->words(); !words.empty()) call_.record->fold_messages(words, report_);
+      fold_words();
       call_.agreed = true;
       if (goes_on()) return run(), true;
       pass_turn();
@@ -272,6 +272,18 @@ class collective : public operation_base {
     call_.agreed = true;
     run();
     return true;
+  }
+  void fold_words() {
+    const auto words = agreement_->words();
+    if (words.empty()) return;
+    try {
+      call_.record->fold_messages(words, report_);
+    } catch (const error&) {
+      throw;
+    } catch (...) {  // of the operation, or for want of memory
+      fails_alone_ = call_.record->is_done();
+      throw;
+    }
   }
   // Whether what went with the agreement was not all.
   [[nodiscard]] bool goes_on() const { return call_.goes_on && (call_.record == nullptr || !call_.record->is_done()); }
@@ -404,7 +416,7 @@ class collective : public operation_base {
   [[gnu::cold]] void fail(const std::exception_ptr& error) noexcept override {
     if (stage_ == stage::queued && !holds_turn_) transport_.give_up_turn(ticket_);
     pass_turn();
-    const auto why = reason_to_break(error);
+    const auto why = fails_alone_ ? std::nullopt : reason_to_break(error);
     if (auto* const w = transport_.shared_window(); w != nullptr && why) w->records().give_up(number_);
     if (engine_ != nullptr) {
       const bool broken = !transport_.is_usable();
@@ -430,6 +442,7 @@ class collective : public operation_base {
   bool handed_over_ = false, called_off_ = false;
   std::uint32_t ticket_ = 0, number_ = 0;  // of its turn; of the call on the transport
   bool holds_turn_ = false, begun_ = false, encodes_ = false;
+  bool fails_alone_ = false;        // once all messages have come: no other rank waits for this one
   std::optional<patience> doomed_;  // there is, where another operation has failed
   unsigned in_vain_ = 0;
   mailbox_room room_;
