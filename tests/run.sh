@@ -20,7 +20,7 @@ clang-format.
   --full       in these parts:
     default    everything, -O2, all rank counts, examples, consumers, what must not compile, each header alone; CUDA where nvcc is;
                each header alone with every compiler that README.md names
-    asan tsan  the unit tests under the sanitizers (ranks are threads), with fewer random draws
+    asan tsan  the unit tests under the sanitizers (ranks are threads)
     mpich      the MPI tests on 2, 3 and 4 ranks, where MPICH is installed
     clang      unit tests, and in clang-mpi the MPI tests on 2 ranks, with clang++
     gcc-11     the MPI tests on 3 ranks with g++ 11, where it is

@@ -173,6 +173,32 @@ pairs<K, T> expected_pairs(const std::vector<pairs<K, T>>& ranks, std::size_t wi
   return flat(merged(all, width, f));
 }
 
+/// The pairs of a union whose keys lie in [first, first + n).
+template <class K, class T>
+pairs<K, T> cut(const pairs<K, T>& all, std::size_t width, std::uint64_t first, std::uint64_t n) {
+  pairs<K, T> part;
+  for (std::size_t i = 0; i < all.keys.size(); ++i) {
+    if (all.keys[i] < first || all.keys[i] - first >= n) continue;
+    part.keys.push_back(all.keys[i]);
+    part.values.insert(part.values.end(), &all.values[i * width], &all.values[i * width] + width);
+  }
+  return part;
+}
+/// What each rank is to get: parts of so many keys, or equal ones.
+template <class K, class T>
+std::vector<pairs<K, T>> cut_all(const pairs<K, T>& all, std::size_t width, std::size_t ranks,
+                                 const std::vector<std::size_t>& sizes) {
+  const auto equal = all.keys.empty() ? 1 : std::uint64_t{all.keys.back()} / ranks + 1;
+  std::vector<pairs<K, T>> parts;
+  std::uint64_t first = 0;
+  for (std::size_t r = 0; r < ranks; ++r) {
+    const auto n = sizes.empty() ? equal : sizes[r];
+    parts.push_back(cut(all, width, first, n));
+    first += n;
+  }
+  return parts;
+}
+
 /// What is wrong with a result, or nothing.
 template <class K, class T>
 std::string difference(const omni::sparse_tensor<K, T>& got, const pairs<K, T>& wanted) {

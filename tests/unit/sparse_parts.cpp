@@ -27,31 +27,6 @@ using testing::keys;
 using testing::pair_cell;
 using testing::sharing;
 
-/// The pairs of a union whose keys lie in [first, first + n).
-template <class K, class T>
-testing::pairs<K, T> cut(const testing::pairs<K, T>& all, std::size_t width, std::uint64_t first, std::uint64_t n) {
-  testing::pairs<K, T> part;
-  for (std::size_t i = 0; i < all.keys.size(); ++i) {
-    if (all.keys[i] < first || all.keys[i] - first >= n) continue;
-    part.keys.push_back(all.keys[i]);
-    part.values.insert(part.values.end(), &all.values[i * width], &all.values[i * width] + width);
-  }
-  return part;
-}
-/// What each rank is to get: parts of so many keys, or equal ones.
-template <class K, class T>
-std::vector<testing::pairs<K, T>> cut_all(const testing::pairs<K, T>& all, std::size_t width, std::size_t ranks,
-                                          const std::vector<std::size_t>& sizes) {
-  const auto equal = all.keys.empty() ? 1 : std::uint64_t{all.keys.back()} / ranks + 1;
-  std::vector<testing::pairs<K, T>> parts;
-  std::uint64_t first = 0;
-  for (std::size_t r = 0; r < ranks; ++r) {
-    const auto n = sizes.empty() ? equal : sizes[r];
-    parts.push_back(cut(all, width, first, n));
-    first += n;
-  }
-  return parts;
-}
 template <class Ranks, class K, class T, class Call>
 void check(const pair_cell& c, const std::vector<testing::pairs<K, T>>& inputs, const std::vector<testing::pairs<K, T>>& wanted,
            const Call& call) {
@@ -96,12 +71,12 @@ void check_family(const pair_cell& c, const Policies&... policies) {
   const auto inputs = testing::draw_pairs<K, T>(c);
   const auto all = testing::expected_pairs(inputs, c.width, oracle::twin<omni::sum>{});
   const auto n = inputs.size();
-  check<Ranks>(c, inputs, cut_all(all, c.width, n, {}),
+  check<Ranks>(c, inputs, testing::cut_all(all, c.width, n, {}),
                [&](auto& comm, const auto& view) { return omni::reduce_scatter(comm, view, policies...); });
   const auto past = all.keys.empty() ? 0 : std::uint64_t{all.keys.back()} + 1;
   if (past != 0) {  // all 64-bit keys have no size
     const auto sizes = draw_sizes(past, n, c.seed);
-    check<Ranks>(c, inputs, cut_all(all, c.width, n, sizes), [&](auto& comm, const auto& view) {
+    check<Ranks>(c, inputs, testing::cut_all(all, c.width, n, sizes), [&](auto& comm, const auto& view) {
       return omni::reduce_scatter(comm, view, omni::part_sizes{sizes}, policies...);
     });
   }

@@ -38,16 +38,8 @@ using pairs = testing::pairs<std::uint32_t, float>;
 /// What a rank is to get of the union: all, the keys of its part where all parts have as many, or all on the root.
 enum class kind { all, parts, root };
 pairs share_of(const pairs& all, kind k, std::size_t rank, std::size_t ranks, std::size_t width) {
-  if (k == kind::all || (k == kind::root && rank == ranks - 1)) return all;
-  pairs mine;
-  if (k == kind::root || all.keys.empty()) return mine;
-  const auto part = std::uint64_t{all.keys.back()} / ranks + 1;
-  for (std::size_t i = 0; i < all.keys.size(); ++i) {
-    if (all.keys[i] / part != rank) continue;
-    mine.keys.push_back(all.keys[i]);
-    mine.values.insert(mine.values.end(), &all.values[i * width], &all.values[i * width] + width);
-  }
-  return mine;
+  if (k == kind::parts) return testing::cut_all(all, width, ranks, {})[rank];
+  return k == kind::all || rank == ranks - 1 ? all : pairs();
 }
 template <class Comm, class... Policies>
 omni::request start(Comm& comm, kind k, const omni::sparse_view<std::uint32_t, float>& view, tensor& out,

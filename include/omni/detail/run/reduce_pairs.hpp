@@ -65,6 +65,10 @@ class pairs_operation final : public operation_base {
   pairs_operation(std::shared_ptr<any_transport> transport, std::unique_ptr<stored_call> pairs,
                   std::unique_ptr<pair_exchange> exchange)
       : transport_(std::move(transport)), pairs_(std::move(pairs)), exchange_(std::move(exchange)) {
+    if (transport_->size() == 1) {
+      end_with(exchange_->alone());
+      return;
+    }
     auto round = exchange_->round();
     round.blocking = false;
     round.goes_on = true;
@@ -80,12 +84,15 @@ class pairs_operation final : public operation_base {
     if (!exchanging_->done()) return moved;
     if (exchange_->failure()) std::rethrow_exception(exchange_->failure());  // of which the others have heard
     const auto& r = exchanging_->result();
-    report_ = exchange_->is_done() ? exchange_->result(r) : exchange_->result({}, r);
-    pairs_->deliver(report_);
+    end_with(exchange_->is_done() ? exchange_->result(r) : exchange_->result({}, r));
+    return true;
+  }
+  void end_with(const report& r) {
+    report_ = r;
+    pairs_->deliver(r);
     exchanging_.reset();
     exchange_.reset();  // with a copy of the pairs
     complete();
-    return true;
   }
   void block() override {
     if (exchanging_->is_limited()) yield();
@@ -104,32 +111,11 @@ class pairs_operation final : public operation_base {
   std::unique_ptr<pair_exchange> exchange_;
   std::optional<collective_by<round_and_streams>> exchanging_;
 };
-/// One that is done.
-class pairs_alone final : public operation_base {
- public:
-  explicit pairs_alone(const report& r) {
-    report_ = r;
-    complete();
-  }
-  void call_off() noexcept override {}
-
- private:
-  [[nodiscard]] const void* group() const noexcept override { return nullptr; }
-  bool advance() override { return false; }
-  void block() override {}
-  void run_out() override {}
-  void fail(const std::exception_ptr& /*none*/) noexcept override {}
-};
 
 template <class Call>
 requires std::is_same_v<Call, stored_call> request start_pairs(std::shared_ptr<any_transport> transport,
                                                                std::unique_ptr<Call> pairs, const pair_plan& plan) {
   auto exchange = std::make_unique<pair_exchange>(*transport, pairs->call, plan, record_rounds::one);
-  if (transport->size() == 1) {
-    const auto r = exchange->alone();
-    pairs->deliver(r);
-    return request(std::make_unique<pairs_alone>(r));
-  }
   auto op = std::make_unique<pairs_operation>(std::move(transport), std::move(pairs), std::move(exchange));
   op->progress();
   return request(std::move(op));
