@@ -48,6 +48,7 @@ int main(int argc, char** argv) {
                                           {0.1, kernel_goals{0.93, 0.8}},
                                           {1.0, kernel_goals{0.93, 0.7}}})
         compaction(o, r, best, 1024, density, "float, blocks of 256, " + percent(density), goal);
+      for (const double elements : {0.01, 0.1, 1.0}) packing(o, r, best, elements);
       for (const double density : {0.01, 0.1, 1.0}) folds(o, r, best, 4, density, density == 0.01 ? 0.0 : 0.8);
       for (const double density : {0.01, 1.0}) by_thrust(o, r, best, density);
     }

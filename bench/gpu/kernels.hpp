@@ -70,6 +70,29 @@ inline void compaction(const options& o, results& r, const ceilings& best, std::
   add("scatter", 0, found_bytes, device_seconds(o.repeats, [&](cudaStream_t s) { check_cuda(launch(back, s), "scatter"); }), 0);
 }
 
+/// Detection, compaction and packing, of elements that are not null anywhere.
+inline void packing(const options& o, results& r, const ceilings& best, double elements) {
+  using namespace omni::detail;
+  const device_bytes in(o.bytes);
+  sow_blocks(in.data, o.bytes, sizeof(float), elements, 1);
+  pack_job job{compact_of(in, o.bytes, 1024), sizeof(float)};
+  const device_bytes packed(pack_job::most_bytes(job.cut, job.tile_count));
+  const device_bytes words((std::size_t{job.tile_count} * (job.cut.words + job.cut.tile_blocks) + 64) * 4);
+  job.packed = packed.data;
+  job.count = words.as<std::uint32_t>();
+  job.marks = job.count + 64;
+  job.bases = job.marks + std::size_t{job.tile_count} * job.cut.words;
+  const auto seconds = device_seconds(o.repeats, [&](cudaStream_t s) {
+    check_cuda(cudaMemsetAsync(job.count, 0, 4, s), "cudaMemsetAsync");
+    check_cuda(launch(job, s), "pack");
+  });
+  std::uint32_t bytes = 0;
+  check_cuda(cudaMemcpy(&bytes, job.count, 4, cudaMemcpyDeviceToHost), "cudaMemcpy");
+  const double written = bytes, only_read = std::max(static_cast<double>(o.bytes) - written, 0.0);
+  r.add("detect, compact and pack", "float, blocks of 256, elements " + percent(elements),
+        (only_read + 2 * written) / seconds * 1e-9, "GB/s", best.seconds(only_read, written) / seconds, 0);
+}
+
 /// Folding what several ranks have, each its own blocks, and putting the union to its places. All is one chunk.
 inline void folds(const options& o, results& r, const ceilings& best, unsigned ranks, double density, double goal) {
   using namespace omni::detail;

@@ -206,6 +206,7 @@ void all_calls(effort much) {
       if (much != effort::full) n = n % 20011;
       if (much == effort::least && ranks != 2) continue;
       calls<T>(shape, ranks, n, n % 2 == 0, omni::sum{});
+      calls<T>(shape, ranks, n, n % 2 != 0, omni::sum{}, omni::colocated{}, omni::fixed_blocks{256, omni::packing::always});
       if (much != effort::full) continue;
       calls<T>(shape, ranks, n, n % 2 != 0, omni::min{}, omni::colocated{}, omni::fixed_blocks{100});
       calls<T>(shape, ranks, n, n % 2 == 0, omni::max{}, omni::replicated{}, omni::fixed_blocks{32});

@@ -57,6 +57,39 @@ void compact_tile(const omni::detail::compact_job& job, std::uint32_t tile) {
   }
 }
 
+/// The same of omni/cuda/pack_tile.hpp.
+template <unsigned Element>
+void pack_tile(const omni::detail::pack_job& job, std::uint32_t tile) {
+  using namespace omni::detail;
+  std::vector<compact_thread<16>> all(tiles::threads);
+  pack_shared s;
+  std::memset(&s, 0xee, sizeof(s));  // shared memory begins as anything
+  std::fill_n(s.marks, job.cut.words, 0U);
+  // In one order and in the other: no step may need what another thread does in it.
+  auto all_threads = [up = tile % 2 != 0](const auto& step) mutable {
+    up = !up;
+    for (std::uint32_t t = 0; t < tiles::threads; ++t) step(up ? t : tiles::threads - 1 - t);
+  };
+  all_threads([&](std::uint32_t t) {
+    fetch<16>(job, tile, 0, t, all[t]);
+    tell_elements<Element>(job, t, s, all[t]);
+  });
+  all_threads([&](std::uint32_t t) { count_elements(t, s); });
+  all_threads([&](std::uint32_t t) { s.sums.sum_groups(t); });
+  all_threads([&](std::uint32_t t) { place_elements(t, s); });
+  all_threads([&](std::uint32_t t) {
+    measure_blocks<Element>(job, tile, t, s, [&](std::uint32_t word, std::uint32_t bit) { s.marks[word] |= bit; });
+  });
+  all_threads([&](std::uint32_t t) { s.sums.sum_groups(t); });
+  all_threads([&](std::uint32_t t) {
+    place_blocks(job, t, s, [&](std::uint32_t* counter, std::uint32_t n) { return std::exchange(*counter, *counter + n); });
+  });
+  all_threads([&](std::uint32_t t) {
+    put_headers<Element>(job, tile, t, s);
+    put_elements<Element>(job, tile, t, s, all[t]);
+  });
+}
+
 /// Calls f(integral_constant) with the width.
 template <class F>
 void with_width(unsigned width, const F& f) {
@@ -81,6 +114,15 @@ void run_compact(const omni::detail::compact_job& job, Generator& g) {
   std::shuffle(order.begin(), order.end(), g);
   with_width(job.cut.width, [&](auto width) {
     for (const auto tile : order) compact_tile<width()>(job, tile);
+  });
+}
+template <class Generator>
+void run_pack(const omni::detail::pack_job& job, Generator& g) {
+  std::vector<std::uint32_t> order(job.tile_count);
+  std::iota(order.begin(), order.end(), 0U);
+  std::shuffle(order.begin(), order.end(), g);
+  with_width(job.element, [&](auto element) {
+    for (const auto tile : order) pack_tile<element()>(job, tile);
   });
 }
 inline void run_scatter(const omni::detail::scatter_job& job) {
@@ -164,6 +206,7 @@ class late_machine {
   int allocations = 0;      ///< so far, of either kind
   std::size_t copied = 0;   ///< bytes
   int folds = 0;            ///< kernels
+  int packs = 0;            ///< likewise
   long operations = 0;      ///< put into streams so far
   long fails_at = -1;       ///< number of the operation that fails
   bool fails_late = false;  ///< not when it is put into the stream, but when somebody asks
@@ -293,6 +336,11 @@ struct late_device {
   void compact(stream s, const omni::detail::compact_job& job) {
     machine->expect_entered();
     machine->push(number(s), [=, m = machine] { run_compact(job, m->random()); });
+  }
+  void pack(stream s, const omni::detail::pack_job& job) {
+    machine->expect_entered();
+    ++machine->packs;
+    machine->push(number(s), [=, m = machine] { run_pack(job, m->random()); });
   }
   void scatter(stream s, const omni::detail::scatter_job& job) {
     machine->expect_entered();

@@ -119,6 +119,88 @@ void check_blocks(const T& null, const T& other) {
   CHECK(wrong == 0);
 }
 
+/// The same packed: every block has the bytes that the host packs it into.
+template <class T>
+int check_pack(const std::vector<T>& x, std::size_t block, const T& null, std::size_t chunk_tiles) {
+  int wrong = 0;
+  auto g = patterns::make_generator(x.size(), static_cast<int>(block));
+  const placed in(x.size() * sizeof(T), 0);
+  std::memcpy(in.data(), x.data(), x.size() * sizeof(T));
+  pack_job job;
+  job.cut = tiles(x.size() * sizeof(T), block * sizeof(T), reinterpret_cast<std::uintptr_t>(in.data()));
+  job.in = in.data();
+  job.element = sizeof(T);
+  REQUIRE(tile_null_bits(null, job.null));
+  if (!pack_job::takes(job.cut, sizeof(T))) return 1;
+  const null_element as_element(&null, sizeof(T));
+  block_packer packer;
+  for (std::size_t first = 0; first < job.cut.count(); first += chunk_tiles) {
+    job.first_tile = first;
+    job.tile_count = static_cast<std::uint32_t>(std::min<std::size_t>(chunk_tiles, job.cut.count() - first));
+    std::vector<std::uint32_t> marks(job.tile_count * job.cut.words, 0xabcd);
+    std::vector<std::uint32_t> places(job.tile_count * std::size_t{job.cut.tile_blocks}, 0xabcd);
+    const auto room = pack_job::most_bytes(job.cut, job.tile_count);
+    const placed packed(room, 0);
+    std::uint32_t count = 0;
+    job.marks = marks.data();
+    job.bases = places.data();
+    job.count = &count;
+    job.packed = packed.data();
+    testing::run_pack(job, g);
+    std::uint32_t expected = 0;
+    std::vector<bool> taken(room, false);
+    for (std::uint32_t t = 0; t < job.tile_count; ++t)
+      for (std::uint32_t i = 0; i < job.cut.words * 32; ++i) {
+        const auto b = (first + t) * job.cut.tile_blocks + i;
+        const bool marked = (marks[t * job.cut.words + i / 32] >> (i % 32) & 1U) != 0;
+        if (i >= job.cut.tile_blocks || b >= job.cut.blocks) {
+          if (marked) ++wrong;
+          continue;
+        }
+        const auto part = std::span<const T>(x).subspan(b * block, std::min(block, x.size() - b * block));
+        if (marked != (omni::scalar_detector{}.mark(part, part.size(), null) != 0)) ++wrong;
+        if (!marked) continue;
+        std::vector<std::byte> wanted(packer.measure(std::as_bytes(part).data(), part.size(), as_element));
+        packer.write(wanted.data(), stores::vectors);
+        const auto at = std::size_t{places[t * std::size_t{job.cut.tile_blocks} + i]};
+        if (at % 4 != 0 || at + wanted.size() > count) return ++wrong;
+        for (std::size_t k = 0; k < wanted.size(); ++k) {
+          if (taken[at + k]) ++wrong;
+          taken[at + k] = true;
+        }
+        if (std::memcmp(packed.data() + at, wanted.data(), wanted.size()) != 0) ++wrong;
+        // What the host makes of it.
+        packer.take({packed.data() + at, count - at}, part.size(), sizeof(T));
+        if (packer.bytes() != wanted.size()) ++wrong;
+        expected += static_cast<std::uint32_t>((wanted.size() + 3) / 4 * 4);
+      }
+    if (count != expected) ++wrong;
+  }
+  return wrong;
+}
+template <class T>
+void check_packing(const T& null, const T& other) {
+  int wrong = 0, calls = 0;
+  auto g = patterns::make_generator(29, sizeof(T));
+  for (const std::size_t bytes : {128U, 144U, 512U, 1024U, 1040U, 4096U, 16384U, 32768U}) {
+    const auto block = bytes / sizeof(T);
+    for (const std::size_t n :
+         {std::size_t{1}, block, block + 1, 3 * block + block / 2 + 1, std::size_t{40000} / sizeof(T), 20 * block - 3})
+      for (const std::size_t every : {1U, 2U, 3U, 8U, 9U, 30U, 300U, 3000U}) {
+        std::vector<T> x(n, null);
+        for (auto& e : x)
+          if (g() % every == 0) e = other;
+        for (std::size_t b = 0; b < n; b += block)  // all of a block, or nothing
+          if (const auto all = g() % 5; all < 2)
+            std::fill_n(x.begin() + static_cast<std::ptrdiff_t>(b), std::min(block, n - b), all == 0 ? null : other);
+        wrong += check_pack(x, block, null, 1 + g() % 5);
+        ++calls;
+      }
+  }
+  CHECK(calls == 8 * 6 * 8);
+  CHECK(wrong == 0);
+}
+
 template <class T>
 void check_scatter() {
   int wrong = 0;
@@ -173,6 +255,20 @@ TEST_CASE("device kernels: detect and compact") {
   check_blocks<float>(0.0F, -0.0F);
   check_blocks<double>(1.0, 1.0 + 0x1p-52);
   check_blocks<std::complex<double>>({0, 0}, {0, -0.0});
+}
+TEST_CASE("device kernels: detect, compact and pack") {
+  check_packing<std::uint8_t>(0, 1);
+  check_packing<std::int16_t>(0x0100, 0x0101);
+  check_packing<float>(0.0F, -0.0F);
+  check_packing<double>(1.0, 1.0 + 0x1p-52);
+  check_packing<std::complex<double>>({0, 0}, {0, -0.0});
+}
+TEST_CASE("device kernels: what they do not pack") {
+  CHECK(!pack_job::takes(tiles(10000, 112, 256), 4));     // blocks of few elements
+  CHECK(!pack_job::takes(tiles(10000, 1024, 8), 4));      // vectors are not of 16 bytes
+  CHECK(!pack_job::takes(tiles(100000, 32784, 256), 4));  // a tile has rounds
+  CHECK(!pack_job::takes(tiles(10000, 960, 256), 12));    // elements of odd sizes
+  CHECK(!pack_job::takes(tiles(10000, 1024, 256), 32));
 }
 TEST_CASE("device kernels: elements that do not tile 16 bytes") {
   struct rgb {

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <limits>
 #include <omni/cuda/device_call.hpp>
 #include <omni/omni.hpp>
@@ -58,6 +59,57 @@ TEST_CASE("device path: sizes around blocks, tiles and chunks") {
       for (const bool in_place : {true, false})
         check_on_device<patterns::exact, int, host>({3, n, patterns::shape::uniform, ++seed, in_place}, omni::sum{},
                                                     omni::fixed_blocks{block});
+}
+TEST_CASE_TEMPLATE("device path: packed blocks have the bits of the host's path", T, float, double, omni::half, omni::bfloat16,
+                   std::int8_t, std::int32_t) {
+  std::uint64_t seed = 1;
+  for (const auto shape : patterns::all)
+    for (const int ranks : {1, 2, 3}) {
+      const cell c{ranks, 7001 + 64 * seed, shape, seed++, seed % 2 == 0};
+      check_on_device<patterns::wild, T, host>(c, omni::sum{}, omni::fixed_blocks{256, omni::packing::always});
+      check_on_device<patterns::wild, T, host>(c, omni::min{}, omni::fixed_blocks{100, omni::packing::always});
+      check_on_device<patterns::wild, T, omni::replicated>(c, omni::max{}, omni::fixed_blocks{1024, omni::packing::always});
+    }
+}
+TEST_CASE("device path: of a tensor that is not dense inside its blocks, elements cross to the other ranks, and soon to the host") {
+  constexpr std::size_t n = std::size_t{6} << 20U;
+  for (const std::size_t every : {1U, 50U})
+    for (const auto pack : {omni::packing::automatic, omni::packing::always, omni::packing::never})
+      threads::run(2, [&](threads& comm) {
+        late_machine machine(every + static_cast<std::uint64_t>(comm.rank()));
+        std::vector<float> x(n, 0.0F);
+        for (std::size_t i = 0; i < n; i += every) x[i] = 1;
+        const auto r = reduce<float>(comm, machine, true, x, x, omni::fixed_blocks{256, pack});
+        std::size_t wrong = 0;
+        for (std::size_t i = 0; i < n; ++i) wrong += x[i] != (i % every == 0 ? 2.0F : 0.0F) ? 1 : 0;
+        CHECK(wrong == 0);
+        const bool packs = pack == omni::packing::always || (pack == omni::packing::automatic && every != 1);
+        // Eight chunks, of which two are on their way before the first says that it is worth while.
+        CHECK(machine.packs == (!packs ? 0 : pack == omni::packing::always ? 8 : 6));
+        if (every == 1) {
+          CHECK(r.elements_sent == n / 2);
+          return;
+        }
+        if (packs) CHECK(std::abs(static_cast<std::int64_t>(r.elements_sent) - static_cast<std::int64_t>(n / 2 / every)) <= 2);
+        else CHECK(r.elements_sent == n / 2);
+        CHECK((r.bytes_saved > n * 3) == packs);  // of n/2 floats on either way
+        // To the host and back.
+        if (pack == omni::packing::always) CHECK(machine.copied < n * 4 + n);
+        if (pack == omni::packing::never) CHECK(machine.copied > n * 8);
+        omni::detail::borrowed_buffers<late_device>::drop();
+      });
+}
+TEST_CASE("device path: a tensor whose first blocks are dense is packed when others come") {
+  threads::run(2, [](threads& comm) {
+    late_machine machine(7);
+    std::vector<float> x(std::size_t{6} << 20U, 0.0F);
+    for (std::size_t i = 0; i < x.size(); i += i < x.size() / 2 ? 1 : 50) x[i] = 1;
+    const auto r = reduce<float>(comm, machine, true, x, x);
+    CHECK(machine.packs <= 4);
+    CHECK(r.elements_sent < x.size() / 4 + x.size() / 50);
+    CHECK(x[x.size() / 2 - 1] == 2);
+    omni::detail::borrowed_buffers<late_device>::drop();
+  });
 }
 TEST_CASE("device path: several chunks and segments") {
   for (const auto shape : {patterns::shape::uniform, patterns::shape::none_null, patterns::shape::hot_end})

@@ -11,6 +11,7 @@
 #include "arithmetic.hpp"
 #include "compact.hpp"
 #include "fold_tiles.hpp"
+#include "pack_tile.hpp"
 #include "scatter.hpp"
 
 // What the device path asks of a device. cuda/runtime.hpp does it with CUDA; the tests do it on the host, late and in any order
@@ -47,6 +48,7 @@ concept accelerator = std::copyable<D> && std::equality_comparable<D> &&
   d.synchronize(e);
   d.drain(s);  // waits for all of it; never throws
   d.compact(s, compact_job{});
+  d.pack(s, pack_job{});
   d.scatter(s, scatter_job{});
   d.template fold<float, sum>(s, fold_job{});
   d.expand(s, expand_job{});

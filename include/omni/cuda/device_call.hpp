@@ -84,6 +84,7 @@ auto with_device_call(const Device& device, typename Device::stream stream, bool
   t.block_bytes = block * sizeof(T);
   t.skips = false;
   if constexpr (skips<decltype(c.op), T>) t.skips = tile_null_bits(static_cast<T>(identity_of<T>(c.op)), t.null);
+  if (t.skips && made.may_pack()) t.element = sizeof(T);
   if constexpr (is_automatic) t.folds = fold_by<Device, T, std::remove_cv_t<operation_type>>();  // the others fold on the host
   made.lies(std::make_shared<device_transfer<Device>>(device, t, stream, waits, failed));
   if constexpr (is_automatic) return f(made, device_automatic<Device>{});

@@ -10,6 +10,7 @@
 #include <exception>
 #include <memory>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -84,6 +85,7 @@ class device_transfer final : public tensor_elsewhere {
     std::size_t bytes = 0, block_bytes = 1;
     null_bits null;
     bool skips = true;                ///< null blocks are not sent
+    std::size_t element = 0;          ///< bytes, if blocks may be packed
     fold_on<Device> folds = nullptr;  ///< the contributions, if the device can
   };
 
@@ -120,7 +122,7 @@ class device_transfer final : public tensor_elsewhere {
     expect_begun();
     if (!scans_) {
       scans_ = true;
-      input_.begin(device_, buffers_->input, job(), buffers_->called.get());
+      input_.begin(device_, buffers_->input, job(), tensor_.element, packs_, buffers_->called.get());
     }
     return input_.available(block);
   }
@@ -134,7 +136,13 @@ class device_transfer final : public tensor_elsewhere {
     return !device_.reached(buffers_->called.get());
   }
   [[nodiscard]] std::uint64_t marks(std::size_t block, std::size_t n) const override { return input_.marks(block, n); }
+  [[nodiscard]] std::size_t arrived() const override { return input_.arrived(); }
   [[nodiscard]] const std::byte* input(std::size_t block) const override { return input_.slot(block); }
+  void pack(packing how) override {
+    packs_ = how;
+    if (scans_) input_.pack(how);
+  }
+  [[nodiscard]] std::span<const std::byte> packed(std::size_t block) const override { return input_.packed(block); }
   [[nodiscard]] std::byte* output(std::size_t block, std::size_t n) override { return output_.room(block, n); }
   [[nodiscard]] std::size_t together(std::size_t block, std::size_t n) const override { return input_.together(block, n); }
 
@@ -212,6 +220,7 @@ class device_transfer final : public tensor_elsewhere {
   device_input<Device> input_;
   device_output<Device> output_;
   exchange_chunks<Device> exchange_;
+  packing packs_ = packing::never;
   bool scans_ = false, settled_ = false, leaks_ = false;
   std::exception_ptr failed_;
 };

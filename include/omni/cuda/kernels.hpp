@@ -11,10 +11,11 @@
 #include "compact.hpp"
 #include "device.hpp"
 #include "fold_tiles.hpp"
+#include "pack_tile.hpp"
 #include "scatter.hpp"
 
-// The kernels: the steps of compact.hpp, scatter.hpp, slot_places.hpp and fold_tiles.hpp with CUDA's barriers, ballots and atomics
-// between them. Needs nvcc.
+// The kernels: the steps of compact.hpp, pack_tile.hpp, scatter.hpp, slot_places.hpp and fold_tiles.hpp with CUDA's barriers,
+// ballots and atomics between them. Needs nvcc.
 
 namespace omni::detail {
 
@@ -59,6 +60,31 @@ __global__ void __launch_bounds__(tiles::threads, tiles_at_once) compact_kernel(
       put<Width>(job, 0, number, s, t);
     }
   }
+}
+
+template <unsigned Element>
+__global__ void __launch_bounds__(tiles::threads, tiles_at_once) pack_kernel(const __grid_constant__ pack_job job) {
+  __shared__ pack_shared s;
+  const std::uint32_t number = threadIdx.x, tile = blockIdx.x;
+  compact_thread<16> t;
+  fetch<16>(job, tile, 0, number, t);
+  if (number < job.cut.words) s.marks[number] = 0;
+  tell_elements<Element>(job, number, s, t);
+  __syncthreads();
+  count_elements(number, s);
+  __syncthreads();
+  s.sums.sum_groups(number);
+  __syncthreads();
+  place_elements(number, s);
+  __syncthreads();
+  measure_blocks<Element>(job, tile, number, s, [](std::uint32_t word, std::uint32_t bit) { atomicOr(&s.marks[word], bit); });
+  __syncthreads();
+  s.sums.sum_groups(number);
+  __syncthreads();
+  place_blocks(job, number, s, [](std::uint32_t* counter, std::uint32_t n) { return atomicAdd(counter, n); });
+  __syncthreads();
+  put_headers<Element>(job, tile, number, s);
+  put_elements<Element>(job, tile, number, s, t);
 }
 
 template <unsigned Width>
@@ -152,6 +178,12 @@ cudaError_t launch_kernel(void (*kernel)(const Job), unsigned blocks, const Job&
                                  : compact_kernel<w, false, false>;
     code = launch_kernel(kernel, job.tile_count, job, stream);
   });
+  return code;
+}
+[[nodiscard]] inline cudaError_t launch(const pack_job& job, cudaStream_t stream) {
+  if (job.tile_count == 0) return cudaSuccess;
+  auto code = cudaSuccess;
+  with_width(job.element, [&](auto e) { code = launch_kernel(pack_kernel<decltype(e)::value>, job.tile_count, job, stream); });
   return code;
 }
 [[nodiscard]] inline cudaError_t launch(const scatter_job& job, cudaStream_t stream) {

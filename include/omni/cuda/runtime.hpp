@@ -128,6 +128,7 @@ struct cuda_device {
   }
 
   static void compact(stream s, const compact_job& job) { check_cuda(launch(job, s), "the kernel compact"); }
+  static void pack(stream s, const pack_job& job) { check_cuda(launch(job, s), "the kernel pack"); }
   static void scatter(stream s, const scatter_job& job) { check_cuda(launch(job, s), "the kernel scatter"); }
   template <class T, class Op>
   static void fold(stream s, const fold_job& job) {

@@ -153,6 +153,11 @@ class call : public call_facts {
     if (!skips()) return ones((n + block - 1) / block);
     return gathers() ? mark_given(range(first).first, input(first), n, block) : mark(input(first), n, block);
   }
+  /// Whether a block that is available is not null.
+  [[nodiscard]] bool is_marked(std::size_t block) const {
+    const auto n = range(block).size;
+    return elsewhere_ ? elsewhere_->marks(block, 1) != 0 : mark(input(block), n, n) != 0;
+  }
   /// What no rank contributes to is null.
   void clear(std::size_t block, std::size_t n) const {
     if (codec_) return codec_->clear(block, n);
@@ -165,22 +170,32 @@ class call : public call_facts {
     constexpr std::size_t least_bytes = std::size_t{64} << 10U;
     return skips() && !elsewhere_ && !codec_ && bytes() >= least_bytes && pack_ != packing::never;
   }
+  /// Whether the caller lets blocks be packed.
+  [[nodiscard]] bool may_pack() const { return skips() && pack_ != packing::never; }
   /// Whether the caller wants blocks packed wherever they go.
   [[nodiscard]] bool asks_to_pack_everywhere() const { return skips() && pack_ == packing::always; }
   /// @param elements of the ranks' shares the largest: what follows for the choice of an algorithm has to be the same on all ranks,
   /// whatever each wants for itself.
   void pack_by(double elements) {
     if (codec_) return;  // which knows
-    constexpr double worth_while = 0.9;
-    const auto share = skips() && blocks_ != 0 && elements < 1 ? packed_share(elements) : 1;
-    packed = share < worth_while ? share : 1;
-    packs = skips() && !elsewhere_ && pack_ != packing::never && (pack_ == packing::always || packed < 1);
+    packed = skips() && blocks_ != 0 ? share_if_packed(elements) : 1;
+    packs = skips() && pack_ != packing::never && (pack_ == packing::always || packed < 1);
   }
+  /// Whether it will say so of a tensor of which nothing can be seen before it arrives, but once there are blocks.
+  [[nodiscard]] bool packs_by_what_arrives() const { return skips() && elsewhere_ && !packs && pack_ == packing::automatic; }
+  [[nodiscard]] bool is_worth_packing(double elements) const { return share_if_packed(elements) < 1; }
   /// Share of the tensor's bytes that the densest rank sends: what a choice of algorithm goes by.
   [[nodiscard]] double traffic() const { return density * packed; }
   /// Whether it packs where packets lie in memory that ranks share, if not everywhere: copying a block there takes no longer than
   /// packing it (docs/tuning.md).
   [[nodiscard]] bool packs_over(bool shared_memory) const { return packs && (!shared_memory || pack_ == packing::always); }
+  /// Where blocks that are not null can be packed before they come here (tensor_elsewhere), and what begins with one that was.
+  void pack_there(packing how) const {
+    if (elsewhere_) elsewhere_->pack(how);
+  }
+  [[nodiscard]] std::span<const std::byte> packed_input(std::size_t block) const {
+    return elsewhere_ ? elsewhere_->packed(block) : std::span<const std::byte>();
+  }
   /// What a packed block has of the bytes of one that is not, if such a share of its elements are not null.
   [[nodiscard]] double packed_share(double elements) const {
     const auto n = std::max<std::size_t>(largest_, 1);
@@ -281,6 +296,8 @@ class call : public call_facts {
   [[nodiscard]] bool available(std::size_t block) const {
     return (!arrival_ || arrival_->is_here()) && (!elsewhere_ || elsewhere_->available(block));
   }
+  /// The blocks that have come so far of a tensor that does not lie here: those below.
+  [[nodiscard]] std::size_t arrived() const { return elsewhere_->arrived(); }
   void await(std::size_t block) const {
     if (arrival_) arrival_->await();
     if (elsewhere_) elsewhere_->await(block);
@@ -379,6 +396,12 @@ class call : public call_facts {
  private:
   static void copy_tensor(std::span<const std::byte> from, std::span<std::byte> to) {
     if (from.data() != to.data() && !from.empty()) std::memcpy(to.data(), from.data(), from.size());
+  }
+  // What packing leaves of the bytes, 1 where that is too much to be worth while.
+  [[nodiscard]] double share_if_packed(double elements) const {
+    constexpr double worth_while = 0.9;
+    const auto share = elements < 1 ? packed_share(elements) : 1;
+    return share < worth_while ? share : 1;
   }
   // What is asked of the policies once.
   void measure() {

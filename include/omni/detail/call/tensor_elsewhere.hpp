@@ -4,7 +4,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
+#include "../../block.hpp"
 #include "interface.hpp"
 
 namespace omni::detail {
@@ -16,9 +18,17 @@ class tensor_elsewhere : public interface {
   /// Whether the marks of a block are known, and await() for when nothing else is left to do.
   [[nodiscard]] virtual bool available(std::size_t block) = 0;
   virtual void await(std::size_t block) = 0;
+  /// Blocks below are available.
+  [[nodiscard]] virtual std::size_t arrived() const = 0;
   /// A bit for each of n blocks that has to be sent. Precondition: available().
   [[nodiscard]] virtual std::uint64_t marks(std::size_t block, std::size_t n) const = 0;
+  /// Of one that is not packed.
   [[nodiscard]] virtual const std::byte* input(std::size_t block) const = 0;
+  /// From now on blocks are to come packed (docs/wire_format.md), if it can, or not (as at first); automatic: that is said when the
+  /// first have arrived.
+  virtual void pack(packing how) = 0;
+  /// What begins with a block that has come packed: else nothing.
+  [[nodiscard]] virtual std::span<const std::byte> packed(std::size_t block) const = 0;
   [[nodiscard]] virtual std::byte* output(std::size_t block, std::size_t n) = 0;
   /// Of n blocks from this one on, those that lie one after the other.
   [[nodiscard]] virtual std::size_t together(std::size_t block, std::size_t n) const = 0;

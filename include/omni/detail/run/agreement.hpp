@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <numeric>
 #include <span>
 #include <vector>
 
@@ -15,67 +14,13 @@
 #include "../../error.hpp"
 #include "../call/call.hpp"
 #include "../call/own_record.hpp"
+#include "../call/sample.hpp"
 #include "../call/sign.hpp"
 #include "../carry/any_mailbox.hpp"
 #include "../memory/copy.hpp"
 #include "../memory/workspace.hpp"
 
 namespace omni::detail {
-
-/// What a call looks like, as far as a few blocks tell.
-struct sample {
-  double density = 1;   ///< share of blocks that are not null
-  double elements = 1;  ///< share of their elements that are not
-};
-
-/// Looks at one block in thirty-two, 16 to `most` of them, spread over the tensor; fewer where it is soon clear that the tensor is
-/// dense.
-inline sample sample_of(const call& c, std::size_t most = 128) {
-  if (!c.skips()) return {};
-  const auto blocks = c.given_blocks();
-  if (blocks == 0) return {0, 0};
-  const auto samples = std::min(std::clamp<std::size_t>(blocks / 32, 16, most), blocks);
-  const auto stride = blocks / samples;
-  // By the golden section, so that the first few are spread over the tensor, too: one end of it may be denser than the rest.
-  auto step = samples * 5 / 8;
-  while (std::gcd(step, samples) != 1) ++step;
-  // Jittered, so that no period of the data is in step with it.
-  const auto place = [&](std::size_t i) {
-    const auto jitter = static_cast<std::size_t>((i + 1) * 0x9e3779b97f4a7c15U >> 32U) % stride;
-    return c.given_block(i * step % samples * stride + jitter);
-  };
-  constexpr std::size_t enough = 8;
-#if defined(__GNUC__) || defined(__clang__)
-  // Far apart: memory fetches them at the same time.
-  for (std::size_t i = 0; i < std::min(enough, samples); ++i) __builtin_prefetch(c.input(place(i)));
-#endif
-  std::size_t found = 0, looked_at = 0, elements = 0, elements_found = 0;
-  while (found != enough && looked_at != samples) {
-    const auto block = place(looked_at++);
-    const auto n = c.range(block).size;
-    if (n == 0 || c.mark(c.input(block), n, n) == 0) continue;
-    ++found;
-    if (!c.asks_to_pack()) continue;
-    std::array<std::uint64_t, 64> bits;  // NOLINT(cppcoreguidelines-pro-type-member-init): written before they are read
-    const auto some = std::min<std::size_t>(n, 64 * bits.size());
-    elements += some;
-    const auto from = (n - some) / enough * (looked_at % enough);  // of a large block a piece
-    elements_found += find_elements(c.input(block) + from * c.element_bytes(), some, c.null(), bits);
-  }
-  const auto share = [](std::size_t some, std::size_t all) { return static_cast<double>(some) / static_cast<double>(all); };
-  // Who has nothing has no say in packing.
-  return {share(found, looked_at), !c.asks_to_pack() ? 1 : elements == 0 ? 0 : share(elements_found, elements)};
-}
-
-/// The same; of a call that cannot be looked at, that it is dense: what fails here fails again in the engine, which tells the
-/// others.
-inline sample try_sample(const call& c, std::size_t most = 128) {
-  try {
-    return sample_of(c, most);
-  } catch (...) {
-    return {};
-  }
-}
 
 /// The messages of an agreement.
 struct agreement_room {

@@ -76,7 +76,7 @@ class out_stream {
     for (;;) {
       if ((current_ == none || slots_[current_].packet.blocks() == 0) && !begin()) return nullptr;
       auto& packet = slots_[current_].packet;
-      if (const auto n = packet.fitting(row, bytes, blocks); n != 0) {
+      if (const auto n = fills() ? packet.fitting(row, bytes, blocks) : 0; n != 0) {
         blocks = n;
         next_row_ = row + n;
         return packet.add(row, bytes, n);
@@ -94,11 +94,13 @@ class out_stream {
     for (;;) {
       if ((current_ == none || slots_[current_].packet.blocks() == 0) && !begin()) return 0;
       const auto& packet = slots_[current_].packet;
-      if (const auto n = packet.room(row); n >= least) return n;
+      if (const auto n = fills() ? packet.room(row) : 0; n >= least) return n;
       if (in_flight_ == limits_.window || (number_ != 0 && packet.blocks() == 0)) return 0;
       send(messages, row, 0, expected(row));
     }
   }
+  /// Packets that have no block yet have these flags.
+  void flag(std::uint32_t flags) { flags_ = flags; }
   /// Where fewer rows than the stream covers will have blocks: about so many.
   void expect(std::uint64_t rows) { likely_ = rows; }
   /// Sends what there is, to say that the stream covers all rows below `covers`.
@@ -148,12 +150,15 @@ class out_stream {
       current_ = none;
       return false;
     }
+    flags_of_packet_ = flags_;
     const bool all_can_receive = number_ != 0 && strangers_ == 0;
     slots_[current_].packet.begin(call_, number_,
                                   all_can_receive ? limits_.packet_bytes : std::min(limits_.first_bytes, limits_.packet_bytes),
                                   number_ == 0 ? mine_ : nullptr, filling_);
     return true;
   }
+  // Whether more blocks may go into the packet.
+  [[nodiscard]] bool fills() const { return flags_of_packet_ == flags_; }
   // How many packets will follow one that covers `covers`, guessed low: what is promised must be sent.
   [[nodiscard]] std::uint32_t expected(std::uint64_t covers) const {
     const auto rows = likely_ > covers ? likely_ - covers : 0;
@@ -166,7 +171,7 @@ class out_stream {
     if (!last) promised_ = std::max({promised_, number_ + 1, number_ + more});
     covered_ = std::max(covers, next_row_);  // a packet may hold a block of a row that other streams have not finished
     auto& s = slots_[current_];
-    const auto bytes = s.packet.close(covered_, last ? 0 : promised_ - number_, flags | flags_);
+    const auto bytes = s.packet.close(covered_, last ? 0 : promised_ - number_, flags | flags_of_packet_);
     s.waiting = peers_.size();
     ++in_flight_;
     for (const int peer : peers_) messages.send(peer, stream_, bytes, token_ | current_);
@@ -178,7 +183,8 @@ class out_stream {
   packet_limits limits_;
   unsigned stream_ = 0;
   std::uint64_t token_ = 0, rows_ = 0, likely_ = 0;
-  std::uint32_t call_ = 0, flags_ = 0;
+  std::uint32_t call_ = 0;
+  std::uint32_t flags_ = 0, flags_of_packet_ = 0;  // of the one being filled
   const signature* mine_ = nullptr;
   std::uint32_t number_ = 0;    // of the packet being filled
   std::uint32_t promised_ = 0;  // the stream will have at least so many packets

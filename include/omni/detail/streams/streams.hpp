@@ -12,6 +12,7 @@
 #include "../../report.hpp"
 #include "../call/call.hpp"
 #include "../call/pause.hpp"
+#include "../call/sample.hpp"
 #include "../call/sign.hpp"
 #include "../deal/stripes.hpp"
 #include "../memory/copy.hpp"
@@ -135,7 +136,22 @@ class stream_engine : lent_state<stream_state>, public stream_exchange {
       if (fills_) s_->filled.push_back(call_.given_by(peer).first);
     s_->own.open(rows_);
     s_->sources.clear();
-    if (packs_) s_->found.assign(words_of(scan_.blocks()), 0);
+    s_->found.assign(packs_ && call_.elsewhere() == nullptr ? words_of(scan_.blocks()) : 0, 0);
+    waits_to_pack_ = !shares_ && call_.packs_by_what_arrives();
+    if (packs_ || waits_to_pack_) call_.pack_there(packs_ ? packing::always : packing::automatic);
+  }
+  // A tensor of which nothing was seen before it arrives is looked at whenever more of it has come, until it is packed.
+  void look_at_what_arrived() {
+    const auto arrived = call_.arrived();
+    if (arrived == looked_at_) return;
+    const auto seen = sample_of(call_, {looked_at_, arrived - looked_at_}, true);
+    looked_at_ = arrived;
+    packs_ = seen.elements != 0 && call_.is_worth_packing(seen.elements);
+    call_.pack_there(packs_ ? packing::always : packing::never);
+    if (!packs_) return;
+    waits_to_pack_ = false;
+    for (auto& o : s_->contributions) o.flag(packet_packed);
+    s_->results.flag(packet_packed);
   }
 
   /// Rows of an owner of which the blocks have been scanned and packed. To the row: an owner that folded only whole rounds would
@@ -153,6 +169,7 @@ class stream_engine : lent_state<stream_state>, public stream_exchange {
     for (int run = 0; run < runs; ++run) {
       if (!scan_.has_found()) {
         if (scan_.finished() || !scan_.available()) break;
+        if (waits_to_pack_) look_at_what_arrived();
         report_.blocks_sent += scan_.scan_run(s_->ahead);
         moved = true;
       }
@@ -177,9 +194,13 @@ class stream_engine : lent_state<stream_state>, public stream_exchange {
     const bool mine = !replicated_ && !served() && owner == self_;
     if (!mine && packs_) {
       n = 1;
-      s_->found[block / 64] |= std::uint64_t{1} << (block % 64);
+      if (!s_->found.empty()) s_->found[block / 64] |= std::uint64_t{1} << (block % 64);
       auto& packer = s_->packer;
-      if (std::exchange(measured_, block + 1) != block + 1) packer.measure(call_.input(block), size, call_.null());
+      if (std::exchange(measured_, block + 1) != block + 1) {
+        const auto made = call_.packed_input(block);
+        if (made.empty()) packer.measure(call_.input(block), size, call_.null());
+        else packer.take(made, size, element_);
+      }
       const auto packed = packer.bytes();
       auto* const at = s_->contributions[replicated_ ? 0 : peer_index(owner)].add(messages_, row, packed);
       if (at == nullptr) return 0;
@@ -320,7 +341,7 @@ class stream_engine : lent_state<stream_state>, public stream_exchange {
     const auto size = call_.range(block).size, bytes = size * element_;
     // How long the packed result will be is not known before it is there.
     if (returns_results() && !has_room(s.results, messages_, row, bytes, packs_)) return 0;
-    s.unpacked.open(s.arriving.size(), size, element_);
+    s.unpacked.open(s.arriving.size() + 1, size, element_);
     s.sources.clear();
     const auto add = [&](std::size_t i) {
       if (s.arriving[i].next_row() != row) return;
@@ -328,7 +349,9 @@ class stream_engine : lent_state<stream_state>, public stream_exchange {
       s.sources.push_back(s.unpacked.elements(i, s.arriving[i], call_.null()));
     };
     in_rank_order(add, [&] {
-      if (s.own.at(row)) s.sources.push_back(call_.input(block));
+      if (!s.own.at(row)) return;
+      const auto own = call_.packed_input(block);
+      s.sources.push_back(own.empty() ? call_.input(block) : s.unpacked.elements(s.arriving.size(), own, call_.null()));
     });
     auto* const out = room_for(block, 1, size);
     call_.fold(s.sources, s.sources.size() < static_cast<std::size_t>(ranks_), out, size);
@@ -387,7 +410,7 @@ class stream_engine : lent_state<stream_state>, public stream_exchange {
         expect_block(first, stream.peer());
         // Null on this rank, it is so in the output since it was scanned.
         if (filled != nullptr) fill_gap(*filled, call_.range(first));
-        const bool is_null = filled == nullptr && packs_ && (s_->found[first / 64] >> (first % 64) & 1U) == 0;
+        const bool is_null = filled == nullptr && !s_->found.empty() && (s_->found[first / 64] >> (first % 64) & 1U) == 0;
         stream.pop(stream.unpack(call_.range(first).size, call_.null(), call_.output(first), is_null));
         call_.came(first, 1);
         ++report_.union_blocks;
@@ -424,11 +447,13 @@ class stream_engine : lent_state<stream_state>, public stream_exchange {
   stripe_cursor scanned_;
   std::uint64_t rows_;
 
-  bool fills_ = false;        // writes what is null where parts come together
-  bool stalled_ = false;      // there is something to pack, and no packet to put it in
-  std::uint64_t folded_ = 0;  // rows below have been folded
-  std::size_t measured_ = 0;  // above the block that the packer has looked at
-  std::ptrdiff_t saved_ = 0;  // bytes
+  bool fills_ = false;          // writes what is null where parts come together
+  bool waits_to_pack_ = false;  // there has been nothing to see yet that says whether it is worth while
+  std::size_t looked_at_ = 0;   // blocks below have been, to learn that
+  bool stalled_ = false;        // there is something to pack, and no packet to put it in
+  std::uint64_t folded_ = 0;    // rows below have been folded
+  std::size_t measured_ = 0;    // above the block that the packer has looked at
+  std::ptrdiff_t saved_ = 0;    // bytes
 };
 
 }  // namespace omni::detail

@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "../../error.hpp"
 #include "../carry/any_mailbox.hpp"
 #include "../detect/mark.hpp"
 #include "../memory/aligned_bytes.hpp"
@@ -42,7 +43,7 @@ inline std::size_t add_block(out_stream& to, any_mailbox& messages, std::uint64_
 /// The blocks that streams have for one row, as elements to fold: packed ones are unpacked into memory that stays in cache.
 class unpacked_row {
  public:
-  /// Of blocks of n elements, from so many streams.
+  /// Of blocks of n elements, from so many streams; one may be this rank's own.
   void open(std::size_t streams, std::size_t n, std::size_t element_bytes) {
     n_ = n;
     bytes_ = n * element_bytes;
@@ -56,6 +57,12 @@ class unpacked_row {
     const bool packed = stream.is_packed();
     taken_[i] = packed ? stream.unpack(n_, null, to) : bytes_;
     return packed ? to : stream.elements(bytes_);
+  }
+  /// What a block holds that has been packed on this rank.
+  [[nodiscard]] const std::byte* elements(std::size_t i, std::span<const std::byte> block, const null_element& null) {
+    auto* const to = unpacked_.span().data() + room_ * i;
+    if (unpack_block(block, n_, null, to) == 0) throw error("omni: a block was packed wrongly on this rank's device");
+    return to;
   }
   /// The row has been folded: drops its blocks.
   void pop(std::span<in_stream> streams, std::uint64_t row, any_mailbox& messages) const {

@@ -56,12 +56,26 @@ class block_packer {
   /// Looks at a block of n elements; how many bytes it takes.
   std::size_t measure(const std::byte* block, std::size_t n, const null_element& null) {
     block_ = block;
+    made_ = {};
     n_ = n;
     element_ = null.bytes();
     bits_.resize(std::max(bits_.size(), words_of(n)));
     found_ = find_elements(block, n, null, bits_);
     shape_ = packed_shape(n, element_, found_);
     return shape_.bytes;
+  }
+  /// Or takes one that is packed: what `from` begins with, which stays until it is written.
+  void take(std::span<const std::byte> from, std::size_t n, std::size_t element) {
+    packed_header h = 0;
+    std::memcpy(&h, from.data(), std::min(sizeof(h), from.size()));
+    made_ = from;
+    n_ = n;
+    found_ = h & (most_packed - 1);
+    shape_.form = block_form{h >> 30U};
+    auto bytes = sizeof(h) + elements() * element;
+    if (shape_.form == block_form::bitmap) bytes += words_of(n) * sizeof(std::uint64_t);
+    if (shape_.form == block_form::list) bytes += found_ * bytes_of_index(n);
+    shape_.bytes = std::min(bytes, from.size());
   }
   /// How many bytes it takes.
   [[nodiscard]] std::size_t bytes() const { return shape_.bytes; }
@@ -71,6 +85,7 @@ class block_packer {
   [[nodiscard]] std::size_t elements() const { return shape_.form == block_form::plain ? n_ : found_; }
   /// Writes it.
   void write(std::byte* to, stores how) {
+    if (!made_.empty()) return copy_out(to, made_.data(), shape_.bytes, how);
     if (how == stores::vectors) return write(to);
     scratch_.resize(std::max(scratch_.size(), shape_.bytes));  // memory that others read is written in one piece
     write(scratch_.data());
@@ -109,6 +124,7 @@ class block_packer {
   }
 
   const std::byte* block_ = nullptr;
+  std::span<const std::byte> made_{};
   std::size_t n_ = 0, element_ = 1, found_ = 0;
   packed_shape shape_{0, 1, 0};
   std::vector<std::uint64_t> bits_;
