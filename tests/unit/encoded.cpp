@@ -250,6 +250,36 @@ TEST_CASE("encoded: random blocks and elements are multiplied, and no others tra
     }
 }
 
+TEST_CASE(
+    "encoded: of blocks that are chosen beforehand the others are null everywhere, however long the tensor and whoever waits") {
+  for (const std::size_t n : {std::size_t{100003}, (std::size_t{9} << 20U) / 4 + 77})
+    for (const bool in_place : {true, false}) {
+      std::vector<std::vector<float>> all(3);
+      threads::run(3, [&](threads& comm) {
+        const auto r = static_cast<std::size_t>(comm.rank());
+        std::vector<float> x(n, 1.0F), out(n, -1.0F);
+        auto& result = in_place ? x : out;
+        if (in_place) omni::allreduce(comm, x, omni::colocated{}, omni::random_blocks{.share = 0.02, .seed = 3});
+        else omni::allreduce(comm, x, out, omni::colocated{}, omni::random_blocks{.share = 0.02, .seed = 3});
+        all[r] = result;
+      });
+      const auto blocks = (n + 255) / 256;
+      const auto kept = static_cast<std::size_t>(0.02 * static_cast<double>(blocks) + 0.5);
+      const auto factor = static_cast<float>(static_cast<double>(blocks) / static_cast<double>(kept));
+      std::size_t wrong = 0, sums = 0;
+      for (std::size_t b = 0; b < n; b += 256) {
+        const auto ranks = std::round(all[0][b] / factor);
+        sums += static_cast<std::size_t>(ranks);
+        if (ranks < 0 || ranks > 3) ++wrong;
+        for (std::size_t i = b; i < std::min(b + 256, n); ++i)
+          if (std::abs(all[0][i] - ranks * factor) > 1e-3F * factor) ++wrong;
+      }
+      CAPTURE(n);
+      CHECK(wrong == 0);
+      CHECK(sums == 3 * kept);
+      for (const auto& x : all) CHECK(differ(x, all[0]).empty());
+    }
+}
 TEST_CASE("encoded: the same bits on all ranks and in all runs with one seed, others without") {
   const auto expect = [&](const auto& compressor, const auto& seeded) {
     for (const int ranks : {2, 3, 7, 11}) {

@@ -5,9 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <bit>
 #include <chrono>
-#include <complex>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -20,7 +18,6 @@
 #include <utility>
 #include <vector>
 
-#include "../support/effort.hpp"
 #include "../support/leaks.hpp"
 #include "../support/ranks.hpp"
 #include "../support/sharing.hpp"
@@ -163,140 +160,6 @@ TEST_CASE("piecewise: one rank that wants its blocks packed everywhere leads all
     });
     CHECK(right == 6);
   }
-}
-
-namespace {
-
-struct wide {
-  std::int64_t a, b, c;
-  bool operator==(const wide&) const = default;
-};
-struct add_wide {
-  wide operator()(const wide& p, const wide& q) const { return {p.a + q.a, p.b + q.b, p.c ^ q.c}; }
-  [[nodiscard]] wide identity() const { return {0, 0, 0}; }
-};
-template <class T, class Op>
-using policies_of = omni::detail::call_policies<T, Op, omni::fixed_blocks, omni::simd_detector>;
-
-// Some ranks' tensors, and the contributions that they make of them.
-template <class T, class Op>
-struct packed_ranks {
-  std::vector<std::vector<T>> x;
-  std::vector<std::vector<std::byte>> written;
-  policies_of<T, Op> policies;
-
-  packed_ranks(int ranks, std::size_t n, std::size_t block, unsigned thousandths, const T& null, const auto& draw)
-      : policies(Op{}, omni::fixed_blocks{block}, omni::simd_detector{}) {
-    for (int r = 0; r < ranks; ++r) {
-      auto g = patterns::make_generator(n + thousandths, r);
-      x.emplace_back(n, null);
-      for (auto& e : x.back())
-        if (g() % 1000 < thousandths) e = draw(g);
-      const auto c = of(x.back(), x.back());
-      written.emplace_back(omni::detail::packed_contribution::largest(c, n));
-      omni::report told;
-      const auto bytes = omni::detail::packed_contribution::write(c, written.back(), omni::detail::stores::vectors, told);
-      CHECK(bytes <= written.back().size());
-      written.back().resize(bytes);
-      CHECK(told.elements_sent == static_cast<std::size_t>(std::count_if(x.back().begin(), x.back().end(), [&](const T& e) {
-              return std::memcmp(&e, &null, sizeof(T)) != 0;
-            })));
-    }
-  }
-  omni::detail::call of(std::vector<T>& in, std::vector<T>& out) {
-    return omni::detail::call(omni::detail::loops_of<T, Op, omni::fixed_blocks, omni::simd_detector>, &policies,
-                              std::as_bytes(std::span(in)), std::as_writable_bytes(std::span(out)));
-  }
-  void fold(std::vector<T>& in, std::vector<T>& out) {
-    const std::vector<std::span<const std::byte>> all(written.begin(), written.end());
-    omni::report told;
-    omni::detail::packed_contribution::fold(of(in, out), all, told);
-  }
-};
-template <class T, class Op>
-void check_packed(const T& null, const auto& draw) {
-  for (const int ranks : {1, 2, 5})
-    for (const std::size_t n : std::array<std::size_t, 8>{1, 63, 64, 100, 4095, 4096, 4097, 10000})
-      for (const unsigned thousandths : {0U, 2U, 30U, 400U, 1000U}) {
-        if (testing::few && (n + thousandths) % 3 == 0) continue;
-        packed_ranks<T, Op> all(ranks, n, n % 2 == 0 ? 64 : 192, thousandths, null, draw);
-        auto wanted = all.x[0];
-        for (int r = 1; r < ranks; ++r)
-          for (std::size_t i = 0; i < n; ++i) wanted[i] = Op{}(wanted[i], all.x[static_cast<std::size_t>(r)][i]);
-        std::vector<T> out(n, draw(patterns::make_generator(1, 1)));
-        all.fold(all.x.back(), out);
-        CHECK(std::memcmp(out.data(), wanted.data(), n * sizeof(T)) == 0);
-        all.fold(all.x.back(), all.x.back());
-        CHECK(std::memcmp(all.x.back().data(), wanted.data(), n * sizeof(T)) == 0);
-      }
-}
-
-}  // namespace
-
-TEST_CASE("piecewise: packed contributions come to the bits of the dense fold") {
-  const auto wild = [](auto&& g) {
-    constexpr std::array values{1.5, -0.0, 0.0, 1e300, -1e300, 1e-310, std::numeric_limits<double>::infinity()};
-    return values[g() % values.size()];
-  };
-  check_packed<double, omni::sum>(0.0, wild);
-  check_packed<float, omni::sum>(0.0F, [&](auto&& g) { return static_cast<float>(wild(g)); });
-  check_packed<double, omni::max>(-std::numeric_limits<double>::infinity(), wild);
-  check_packed<std::int8_t, omni::sum>(0, [](auto&& g) { return static_cast<std::int8_t>(g()); });
-  check_packed<std::uint16_t, omni::band>(0xffff, [](auto&& g) { return static_cast<std::uint16_t>(g()); });
-  check_packed<std::complex<double>, omni::sum>({0, 0},
-                                                [](auto&& g) { return std::complex<double>(static_cast<double>(g() % 3), -0.0); });
-  check_packed<wide, add_wide>({0, 0, 0}, [](auto&& g) {
-    return wide{static_cast<std::int64_t>(g() % 99), 1, static_cast<std::int64_t>(g() % 7)};
-  });
-}
-
-TEST_CASE("piecewise: what a packed contribution says is checked before it is believed") {
-  constexpr std::size_t n = 4096 + 100;
-  packed_ranks<float, omni::sum> all(3, n, 64, 20, 0.0F, [](auto&& g) { return static_cast<float>(1 + g() % 9); });
-  const auto good = all.written[1];
-  std::vector<float> out(n);
-  const auto refused = [&] {
-    try {
-      all.fold(all.x[0], out);
-    } catch (const omni::protocol& e) {
-      return e.peer() == 1;
-    }
-    return false;
-  };
-  CHECK_FALSE(refused());
-  for (std::size_t bytes = 0; bytes < good.size(); ++bytes) {  // cut short
-    all.written[1].assign(good.begin(), good.begin() + static_cast<std::ptrdiff_t>(bytes));
-    CHECK(refused());
-  }
-  all.written[1] = good;
-  for (std::size_t i = 0; i < 16; ++i) all.written[1][i] = std::byte{0xff};  // more words, more elements
-  CHECK(refused());
-  // Of the last row, of 100 elements: a third word, and a bit after the last element.
-  std::uint64_t some = 0;
-  std::memcpy(&some, good.data(), sizeof(some));
-  std::size_t last = sizeof(some);
-  for (int w = 0; w < 64; ++w) {
-    if ((some >> w & 1U) == 0) continue;
-    std::uint64_t word = 0;
-    std::memcpy(&word,
-                good.data() + sizeof(some) + 8 * static_cast<std::size_t>(std::popcount(some & ((std::uint64_t{1} << w) - 1))), 8);
-    last += 8 + sizeof(float) * static_cast<std::size_t>(std::popcount(word));
-  }
-  const auto with_row = [&](std::uint64_t words, std::vector<std::uint64_t> set, std::size_t elements) {
-    all.written[1].assign(good.begin(), good.begin() + static_cast<std::ptrdiff_t>(last));
-    all.written[1].resize(last + 8 * (1 + set.size()) + elements * sizeof(float));
-    std::memcpy(all.written[1].data() + last, &words, 8);
-    std::memcpy(all.written[1].data() + last + 8, set.data(), 8 * set.size());
-    return refused();
-  };
-  CHECK_FALSE(with_row(3, {1, 1}, 2));
-  CHECK_FALSE(with_row(2, {std::uint64_t{1} << 35U}, 1));
-  CHECK(with_row(2, {std::uint64_t{1} << 36U}, 1));
-  CHECK(with_row(4, {1}, 1));
-  CHECK(with_row(std::uint64_t{1} << 63U, {1}, 1));
-  CHECK(with_row(3, {1, 1}, 1));                              // elements that are not there
-  for (auto& w : all.written) w.assign(8 * 2, std::byte{0});  // all null
-  CHECK_FALSE(with_row(1, {0}, 0));                           // a word that is 0 is nothing, too
 }
 
 TEST_CASE("piecewise: requests that are under way take turns, with records and packets between them") {
