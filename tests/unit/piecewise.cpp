@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "../support/effort.hpp"
 #include "../support/leaks.hpp"
 #include "../support/ranks.hpp"
 #include "../support/sharing.hpp"
