@@ -252,19 +252,25 @@ TEST_CASE("encoded: random blocks and elements are multiplied, and no others tra
 
 TEST_CASE(
     "encoded: of blocks that are chosen beforehand the others are null everywhere, however long the tensor and whoever waits") {
-  for (const std::size_t n : {std::size_t{100003}, (std::size_t{9} << 20U) / 4 + 77})
+  const omni::colocated slow{.packet_bytes = 4096, .window = 1};  // ranks wait before they have looked at all blocks
+  for (const bool waits : {true, false})
     for (const bool in_place : {true, false}) {
+      const auto n = waits ? std::size_t{100003} : (std::size_t{33} << 20U) / 4 + 77;
+      const auto share = waits ? 0.5 : 0.02;
+      const auto topology = waits ? slow : omni::colocated{};
       std::vector<std::vector<float>> all(3);
-      threads::run(3, [&](threads& comm) {
+      const auto call = [&](auto& comm) {
         const auto r = static_cast<std::size_t>(comm.rank());
         std::vector<float> x(n, 1.0F), out(n, -1.0F);
         auto& result = in_place ? x : out;
-        if (in_place) omni::allreduce(comm, x, omni::colocated{}, omni::random_blocks{.share = 0.02, .seed = 3});
-        else omni::allreduce(comm, x, out, omni::colocated{}, omni::random_blocks{.share = 0.02, .seed = 3});
+        if (in_place) omni::allreduce(comm, x, topology, omni::random_blocks{.share = share, .seed = 3});
+        else omni::allreduce(comm, x, out, topology, omni::random_blocks{.share = share, .seed = 3});
         all[r] = result;
-      });
+      };
+      if (waits) testing::sharing::run(3, call);
+      else threads::run(3, call);
       const auto blocks = (n + 255) / 256;
-      const auto kept = static_cast<std::size_t>(0.02 * static_cast<double>(blocks) + 0.5);
+      const auto kept = static_cast<std::size_t>(share * static_cast<double>(blocks) + 0.5);
       const auto factor = static_cast<float>(static_cast<double>(blocks) / static_cast<double>(kept));
       std::size_t wrong = 0, sums = 0;
       for (std::size_t b = 0; b < n; b += 256) {

@@ -25,6 +25,7 @@ class call : public call_blocks {
       : call_blocks(l, p, i.size() / l.element_bytes) {
     in = i;
     out = o;
+    past_caches_ = o.size() >= bytes_past_caches;
   }
   /// Of a group.
   call(const element_loops& l, const void* p, std::shared_ptr<const tensor_group> g) : call_blocks(l, p, std::move(g)) {}
@@ -144,7 +145,9 @@ class call : public call_blocks {
   /// Of a plain call, n elements from `first` on. It lives no longer than this one.
   [[nodiscard]] call piece(std::size_t first, std::size_t n) const {
     const auto e = element_bytes();
-    return {*loops_, policies_, in.subspan(first * e, n * e), out.subspan(first * e, n * e)};
+    call made(*loops_, policies_, in.subspan(first * e, n * e), out.subspan(first * e, n * e));
+    made.past_caches_ = past_caches_;
+    return made;
   }
   /// For n elements from `first` on, in place in the output.
   [[nodiscard]] call part(std::size_t first, std::size_t n) const {

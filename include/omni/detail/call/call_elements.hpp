@@ -10,6 +10,7 @@
 
 #include "../../block.hpp"
 #include "../detect/mark.hpp"
+#include "../memory/copy.hpp"
 #include "call_facts.hpp"
 #include "element_loops.hpp"
 
@@ -40,7 +41,13 @@ class call_elements : public call_facts {
   }
   [[nodiscard]] const null_element& null() const { return null_; }
   /// Makes n elements null.
-  void clear_elements(std::byte* to, std::size_t n) const { fill(to, n * element_bytes(), null_); }
+  void clear_elements(std::byte* to, std::size_t n) const {
+    const auto bytes = n * element_bytes();
+    if (fills_past_caches() && null_.is_one_byte() && bytes != 0) fill_out(to, bytes, *null_.element());
+    else fill(to, bytes, null_);
+  }
+  /// Then publish(stores::streams) has to follow.
+  [[nodiscard]] bool fills_past_caches() const { return past_caches_; }
   /// Whether all blocks but the last have one size; the caller's partitioner says which, and it is 0 where it says nonsense.
   [[nodiscard]] bool equal_blocks() const { return loops_->equal_blocks; }
   [[nodiscard]] std::size_t uniform_block() const { return uniform_; }
@@ -70,6 +77,7 @@ class call_elements : public call_facts {
   const void* policies_ = nullptr;
   std::shared_ptr<const void> keeps_{};  // the policies, of a call that has outlived the caller's
   std::size_t uniform_ = 0;
+  bool past_caches_ = false;
   packing pack_ = packing::automatic;
   null_element null_{};
 };

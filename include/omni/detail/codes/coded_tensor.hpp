@@ -19,6 +19,7 @@
 #include "../compress/draws.hpp"
 #include "../compress/norms.hpp"
 #include "../detect/mark.hpp"
+#include "../memory/copy.hpp"
 #include "../memory/workspace.hpp"
 #include "block_codec.hpp"
 #include "code_forms.hpp"
@@ -64,7 +65,7 @@ class coded_tensor final : public tensor_codec {
     const auto words = blocks() / 64 + 2;
     s.made.assign(words, 0);
     s.chosen.assign(chooses_blocks<C> ? words : 0, 0);
-    s.delivered.assign(Memory::delivers ? words : 0, 0);
+    s.delivered.assign(Memory::delivers || clears_late() ? words : 0, 0);
     in_ = s.buffers.take(blocks() * codec_.bytes()).data();
     if (scatters()) tails_ = s.buffers.take(pieces_.count() * codec_.plain_bytes()).data();
     else if (lies_in_output()) out_ = reinterpret_cast<std::byte*>(pieces_.begin()->out);
@@ -105,7 +106,12 @@ class coded_tensor final : public tensor_codec {
     for (; n != 0; ++block, --n) came_one(block);
   }
   void clear(std::size_t block, std::size_t n) override {
+    if (by_blocks_ && clears_late()) return;
     for (; n != 0; ++block, --n) clear_one(block);
+  }
+  bool use_wait() override {
+    constexpr std::size_t little = std::size_t{128} << 10U;
+    return by_blocks_ && clears_late() && clear_late(std::max<std::size_t>(little / codec_.plain_bytes(), 1));
   }
   [[nodiscard]] bool scatters() const override { return codec_.form() == code_form::codes_once; }
   [[nodiscard]] std::byte* output(std::size_t block) override {
@@ -126,6 +132,11 @@ class coded_tensor final : public tensor_codec {
     }
   }
   void settle(report& r) override {
+    if (by_blocks_ && clears_late()) {
+      while (clear_late(blocks())) {
+      }
+      publish(stores::streams);
+    }
     for (std::size_t b = 0; b < blocks(); ++b) {
       if (!by_blocks_) came_one(b);
       else if (Memory::delivers && !has_bit(s_->delivered, b)) deliver_null(b);
@@ -233,7 +244,7 @@ class coded_tensor final : public tensor_codec {
 
   // ---- delivery
   void came_one(std::size_t block) {
-    if constexpr (Memory::delivers) set_bit(s_->delivered, block);
+    if (!s_->delivered.empty()) set_bit(s_->delivered, block);
     const auto to = pieces_.out(block);
     if (codec_.form() == code_form::codes) {
       if constexpr (std::is_same_v<T, A>) {
@@ -261,11 +272,37 @@ class coded_tensor final : public tensor_codec {
     }
   }
   void clear_one(std::size_t block) {
-    // What is not coded may be unpacked there, where all is taken to be null.
-    if (!codec_.is_coded() || !by_blocks_)
-      std::memset(result(block), 0, lies_in_output() ? bytes_in(block) : codec_.result_bytes());
+    auto* const at = result(block);
     const auto to = pieces_.out(block);
-    if (by_blocks_ && !Memory::delivers) std::memset(static_cast<void*>(to.data()), 0, to.size_bytes());
+    // What is not coded may be unpacked there, where all is taken to be null.
+    if (!codec_.is_coded() || !by_blocks_) std::memset(at, 0, lies_in_output() ? bytes_in(block) : codec_.result_bytes());
+    const bool is_done = lies_in_output() && at == static_cast<void*>(to.data());
+    if (by_blocks_ && !Memory::delivers && !is_done) std::memset(static_cast<void*>(to.data()), 0, to.size_bytes());
+  }
+
+  // Who knows beforehand which blocks there are need not look at the others: they are made zero while there is nothing else to do,
+  // but for those that other ranks have sent by then.
+  [[nodiscard]] bool clears_late() const { return chooses_blocks<C> && !Memory::remembers && !Memory::delivers && !packs(); }
+  // Of the blocks that have been encoded, or need not be, the next n at most. False if there are none.
+  bool clear_late(std::size_t n) {
+    const auto end = std::min(made_, cleared_ + n);
+    if (cleared_ == end) return false;
+    while (cleared_ != end) {
+      const auto first = cleared_;
+      const auto more = pieces_.in_one(first, end - first);
+      while (cleared_ != first + more && !has_bit(s_->made, cleared_) && !has_bit(s_->delivered, cleared_)) ++cleared_;
+      if (cleared_ == first) {
+        ++cleared_;
+        continue;
+      }
+      clear(pieces_.out_of_one(first, cleared_ - first));
+    }
+    return true;
+  }
+  void clear(std::span<T> to) const {
+    auto* const p = reinterpret_cast<std::byte*>(to.data());
+    if (tensor_bytes() >= bytes_past_caches) fill_out(p, to.size_bytes(), std::byte{0});
+    else std::memset(p, 0, to.size_bytes());
   }
 
   block_codec<T, C> codec_;
@@ -280,8 +317,9 @@ class coded_tensor final : public tensor_codec {
   choice_keys keys_;
   borrowed<codec_state> s_;
   std::byte *in_ = nullptr, *out_ = nullptr, *tails_ = nullptr;
-  std::size_t made_ = 0;    // blocks below have been encoded
-  std::size_t picked_ = 0;  // elements, where elements are chosen and travel
+  std::size_t made_ = 0;     // blocks below have been encoded
+  std::size_t cleared_ = 0;  // blocks below have been made zero, or were not to be
+  std::size_t picked_ = 0;   // elements, where elements are chosen and travel
   std::vector<A> x_, y_, sum_;
 };
 

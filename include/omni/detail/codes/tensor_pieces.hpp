@@ -54,10 +54,11 @@ class tensor_pieces {
     const auto first = (block - p.first_block) * block_;
     return {p.in + first, std::min(n * block_, p.size - first)};
   }
-  [[nodiscard]] std::span<T> out(std::size_t block) const {
+  [[nodiscard]] std::span<T> out(std::size_t block) const { return out_of_one(block, 1); }
+  [[nodiscard]] std::span<T> out_of_one(std::size_t block, std::size_t n) const {
     const auto& p = all_[piece(block)];
     const auto first = (block - p.first_block) * block_;
-    return {p.out + first, std::min(block_, p.size - first)};
+    return {p.out + first, std::min(n * block_, p.size - first)};
   }
   /// Among the elements of all.
   [[nodiscard]] std::size_t position(std::size_t block) const {

@@ -54,20 +54,27 @@ inline constexpr std::size_t kinds_of_stores = 3;
 #if (defined(__x86_64__) || defined(__i386__)) && (defined(__GNUC__) || defined(__clang__))
 using line_half [[gnu::vector_size(32), gnu::may_alias]] = long long;
 
+/// Past the caches.
+__attribute__((target("avx2"))) inline void store_past(std::byte* to, line_half half) {
+#if defined(__clang__)
+  __builtin_nontemporal_store(half, reinterpret_cast<line_half*>(to));
+#else
+  __builtin_ia32_movntdq256(reinterpret_cast<line_half*>(to), half);
+#endif
+}
 __attribute__((target("avx2"))) inline void stream_avx2(std::byte* to, const std::byte* from, std::size_t lines) {
   for (std::size_t i = 0; i < lines * 64; i += 64) {
-    auto* const d = reinterpret_cast<line_half*>(to + i);
     line_half a, b;
     std::memcpy(&a, from + i, sizeof(a));
     std::memcpy(&b, from + i + sizeof(a), sizeof(b));
-#if defined(__clang__)
-    __builtin_nontemporal_store(a, d);
-    __builtin_nontemporal_store(b, d + 1);
-#else
-    __builtin_ia32_movntdq256(d, a);
-    __builtin_ia32_movntdq256(d + 1, b);
-#endif
+    store_past(to + i, a);
+    store_past(to + i + sizeof(a), b);
   }
+}
+__attribute__((target("avx2"))) inline void stream_byte_avx2(std::byte* to, std::size_t lines, std::byte value) {
+  line_half all;
+  std::memset(&all, static_cast<int>(value), sizeof(all));
+  for (std::size_t i = 0; i < lines * 64; i += sizeof(all)) store_past(to + i, all);
 }
 inline void copy_out(void* to, const void* from, std::size_t bytes, stores how) {
   static const bool wide = __builtin_cpu_supports("avx2") != 0;
@@ -85,14 +92,30 @@ inline void copy_out(void* to, const void* from, std::size_t bytes, stores how) 
   stream_avx2(d + head, s + head, lines);
   copy_bytes(d + done, s + done, bytes - done);
 }
+/// Fills memory that nobody reads soon: no line is fetched to be overwritten. publish(stores::streams) comes after it.
+inline void fill_out(std::byte* to, std::size_t bytes, std::byte value) {
+  static const bool wide = __builtin_cpu_supports("avx2") != 0;
+  const auto head = std::min((64 - reinterpret_cast<std::uintptr_t>(to) % 64) % 64, bytes);
+  const auto lines = wide ? (bytes - head) / 64 : 0, done = head + lines * 64;
+  if (bytes == 0) return;
+  std::memset(to, static_cast<int>(value), head);
+  if (wide) stream_byte_avx2(to + head, lines, value);
+  std::memset(to + done, static_cast<int>(value), bytes - done);
+}
 /// What this rank has copied out is there before anything that it stores from now on.
 inline void publish(stores how) {
   if (how == stores::streams) __builtin_ia32_sfence();
 }
 #else
 inline void copy_out(void* to, const void* from, std::size_t bytes, stores /*how*/) { copy_bytes(to, from, bytes); }
+inline void fill_out(std::byte* to, std::size_t bytes, std::byte value) {
+  if (bytes != 0) std::memset(to, static_cast<int>(value), bytes);
+}
 inline void publish(stores /*how*/) {}
 #endif
+
+/// From so many bytes on a result is written past the caches where it is null: it has no room in them beside the input.
+inline constexpr std::size_t bytes_past_caches = std::size_t{32} << 20U;
 
 /// n times the same element. Compilers make scalar loops of std::fill_n at -O2; most identities are one byte over and over.
 template <class T>

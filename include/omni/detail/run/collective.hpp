@@ -28,6 +28,7 @@
 #include "../carry/agreed.hpp"
 #include "../carry/any_transport.hpp"
 #include "../choice/automatic_engine.hpp"
+#include "../memory/copy.hpp"
 #include "../shared/window.hpp"
 #include "../streams/comparison.hpp"
 #include "agreement.hpp"
@@ -358,6 +359,7 @@ class collective : public operation_base {
   }
   /// `waits`: what is no other phase was spent in the exchange.
   void end(bool waits = false) {
+    if (call_.fills_past_caches()) publish(stores::streams);
     call_.settle();
     if (call_.codec() != nullptr) call_.codec()->settle(report_);
     omni::detail::complete(report_, call_.tensor_bytes(), ranks_, total_.lap(), call_.kind);

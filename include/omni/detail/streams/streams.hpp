@@ -100,6 +100,7 @@ class stream_engine : lent_state<stream_state>, public stream_exchange {
       report_.detect_seconds += watch_.lap();
       return;
     }
+    if (call_.codec() != nullptr && !stopping() && call_.codec()->use_wait()) return;
     take(messages_.wait());
     report_.exchange_seconds += watch_.lap();
     if (stopping() && done()) stop();
