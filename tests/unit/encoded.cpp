@@ -255,7 +255,7 @@ TEST_CASE(
   const omni::colocated slow{.packet_bytes = 4096, .window = 1};  // ranks wait before they have looked at all blocks
   for (const bool waits : {true, false})
     for (const bool in_place : {true, false}) {
-      const auto n = waits ? std::size_t{100003} : (std::size_t{33} << 20U) / 4 + 77;
+      const auto n = waits ? std::size_t{100003} : (std::size_t{65} << 20U) / 4 + 77;
       const auto share = waits ? 0.5 : 0.02;
       const auto topology = waits ? slow : omni::colocated{};
       std::vector<std::vector<float>> all(3);

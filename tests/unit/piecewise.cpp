@@ -164,7 +164,7 @@ TEST_CASE("piecewise: one rank that wants its blocks packed everywhere leads all
 }
 
 TEST_CASE("piecewise: what is null of a long output is written, too, whatever null is") {
-  constexpr std::size_t n = (std::size_t{33} << 20U) / sizeof(std::int32_t) + 5;
+  constexpr std::size_t n = (std::size_t{65} << 20U) / sizeof(std::int32_t) + 5;
   const auto check = [&](auto& comm, const auto& op, std::int32_t null, const auto&... policies) {
     std::vector<std::int32_t> x(n, null), out(n, 77);
     for (std::size_t i = 0; i < n; i += 5000) x[i] = 1 + comm.rank();

@@ -115,7 +115,7 @@ inline void publish(stores /*how*/) {}
 #endif
 
 /// From so many bytes on a result is written past the caches where it is null: it has no room in them beside the input.
-inline constexpr std::size_t bytes_past_caches = std::size_t{32} << 20U;
+inline constexpr std::size_t bytes_past_caches = std::size_t{64} << 20U;
 
 /// n times the same element. Compilers make scalar loops of std::fill_n at -O2; most identities are one byte over and over.
 template <class T>

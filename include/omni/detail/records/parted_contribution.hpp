@@ -206,8 +206,7 @@ class parted_contribution {
   }
   // What is not there is null. A large output goes past the caches, where lines that are written whole need not be read before.
   static void copy(const call& c, const section& s, reader from, report& tell) {
-    constexpr std::size_t large = std::size_t{16} << 20U;
-    const auto how = c.out.size() >= large ? stores::streams : stores::vectors;
+    const auto how = c.out.size() >= bytes_past_caches ? stores::streams : stores::vectors;
     const auto element = c.element_bytes(), at_once = std::max(nulls_bytes / element, std::size_t{1});
     alignas(line) std::array<std::byte, nulls_bytes> nulls;  // NOLINT(cppcoreguidelines-pro-type-member-init): written below
     const bool streams = how == stores::streams && element <= nulls_bytes;
