@@ -8,8 +8,8 @@
 #include "allreduce.hpp"
 #include "roles.hpp"
 
-// The collectives beside allreduce. They take what omni::allreduce takes, in any order, but for the topology, which is automatic
-// (the default) or colocated: an operation, a partitioner, a detector, a deadline. They report, compare the ranks' calls, keep to
+// The collectives beside allreduce. They take what omni::allreduce takes, in any order: an operation, a partitioner, a detector, a
+// deadline; as topology automatic (the default), colocated or hierarchical<>. They report, compare the ranks' calls, keep to
 // deadlines and throw as it does. A block that is null, and in packed blocks an element, is not sent. On a cluster they run among
 // the workers. Transports that may lose packets carry none of them.
 

@@ -286,6 +286,40 @@ TEST_CASE(
       for (const auto& x : all) CHECK(differ(x, all[0]).empty());
     }
 }
+TEST_CASE("encoded: what no rank chooses is null in a group, in half, and of blocks that travel as codes") {
+  const auto check = [](auto zero, const auto& compressor) {
+    using T = decltype(zero);
+    const std::vector<std::size_t> lengths{700, 3, 0, 1024, 10001};
+    std::vector<std::vector<std::vector<T>>> got(3);
+    threads::run(3, [&](threads& comm) {
+      std::vector<std::vector<T>> x, out;
+      for (const auto n : lengths) {
+        x.emplace_back(n, T(1.0F));
+        out.emplace_back(n, T(-1.0F));
+      }
+      std::vector<std::span<const T>> in(x.begin(), x.end());
+      std::vector<std::span<T>> to(out.begin(), out.end());
+      omni::allreduce(comm, in, to, omni::colocated{}, compressor);
+      got[static_cast<std::size_t>(comm.rank())] = out;
+    });
+    std::size_t nulls = 0, wrong = 0;
+    for (std::size_t k = 0; k < lengths.size(); ++k)
+      for (std::size_t i = 0; i < lengths[k]; ++i) {
+        const auto v = static_cast<float>(got[0][k][i]);
+        if (v == 0) ++nulls;
+        if (!(v >= 0)) ++wrong;  // of ones nothing comes to less
+        for (const auto& other : got) wrong += static_cast<float>(other[k][i]) != v ? 1 : 0;
+      }
+    CHECK(wrong == 0);
+    CHECK(nulls > 5000);
+  };
+  const omni::random_blocks few{.share = 0.05, .seed = 7};
+  check(0.0F, few);
+  check(omni::half(), few);
+  check(0.0F, few | omni::natural{});
+  check(0.0F, few | omni::natural{.results = result_form::as_they_are});
+  check(omni::half(), few | omni::natural{.results = result_form::as_they_are});
+}
 TEST_CASE("encoded: the same bits on all ranks and in all runs with one seed, others without") {
   const auto expect = [&](const auto& compressor, const auto& seeded) {
     for (const int ranks : {2, 3, 7, 11}) {

@@ -166,12 +166,14 @@ TEST_CASE("piecewise: one rank that wants its blocks packed everywhere leads all
 TEST_CASE("piecewise: what is null of a long output is written, too, whatever null is") {
   constexpr std::size_t n = (std::size_t{65} << 20U) / sizeof(std::int32_t) + 5;
   const auto check = [&](auto& comm, const auto& op, std::int32_t null, const auto&... policies) {
-    std::vector<std::int32_t> x(n, null), out(n, 77);
-    for (std::size_t i = 0; i < n; i += 5000) x[i] = 1 + comm.rank();
-    omni::allreduce(comm, x, out, op, policies...);
-    std::size_t wrong = 0;
-    for (std::size_t i = 0; i < n; ++i) wrong += out[i] != (i % 5000 == 0 ? op(1, 2) : null) ? 1 : 0;
-    CHECK(wrong == 0);
+    for (const std::size_t every : {5000U, 200U}) {  // few blocks; few elements of each
+      std::vector<std::int32_t> x(n, null), out(n, 77);
+      for (std::size_t i = 0; i < n; i += every) x[i] = 1 + comm.rank();
+      omni::allreduce(comm, x, out, op, policies...);
+      std::size_t wrong = 0;
+      for (std::size_t i = 0; i < n; ++i) wrong += out[i] != (i % every == 0 ? op(1, 2) : null) ? 1 : 0;
+      CHECK(wrong == 0);
+    }
   };
   const auto all = [&](auto& comm) {
     check(comm, omni::sum{}, 0);

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "../block.hpp"
@@ -99,8 +100,9 @@ class device_input {
   /// Whether chunks that have not been given to the device yet are packed, if they can be. Until that is known (automatic) it gets
   /// no more than it can hold.
   void pack(packing how) {
-    waits_ = how == packing::automatic && element_ != 0;
+    const bool waited = std::exchange(waits_, how == packing::automatic && element_ != 0);
     if (how == packing::always && element_ != 0) first_packed_ = std::min(first_packed_, scanning_);
+    if (waited && !waits_) pump();
   }
 
   // Of blocks that are available:

@@ -64,8 +64,7 @@ struct pack_shared {
   std::uint32_t marks[tiles::most_words];         // NOLINT(*-avoid-c-arrays)
   std::uint16_t elements[tiles::most_vectors];    // NOLINT(*-avoid-c-arrays): a bit for each of a vector that is not null
   std::uint32_t before[tiles::most_vectors + 1];  // NOLINT(*-avoid-c-arrays): elements in the vectors before that are not null
-  std::uint32_t
-      place[tiles::most_vectors / 8 + 1];  // NOLINT(*-avoid-c-arrays): of each block in the tile's bytes; at the end, these
+  std::uint32_t place[tiles::threads];            // NOLINT(*-avoid-c-arrays): of each block, in the tile's bytes
   running_sums sums;
   std::uint32_t base;
 };

@@ -44,8 +44,7 @@ class call : public call_blocks {
   // ---- packing
   /// Whether it has to be known which share of the elements of blocks that are not null are not null either.
   [[nodiscard]] bool asks_to_pack() const {
-    constexpr std::size_t least_bytes = std::size_t{64} << 10U;
-    return skips() && !elsewhere_ && !codec_ && bytes() >= least_bytes && pack_ != packing::never;
+    return skips() && !elsewhere_ && !codec_ && is_long_enough_to_pack() && pack_ != packing::never;
   }
   /// Whether the caller lets blocks be packed.
   [[nodiscard]] bool may_pack() const { return skips() && pack_ != packing::never; }
@@ -58,18 +57,26 @@ class call : public call_blocks {
     packed = skips() && blocks_ != 0 ? share_if_packed(elements) : 1;
     packs = skips() && pack_ != packing::never && (pack_ == packing::always || packed < 1);
   }
-  /// Whether it will say so of a tensor of which nothing can be seen before it arrives, but once there are blocks.
-  [[nodiscard]] bool packs_by_what_arrives() const { return skips() && elsewhere_ && !packs && pack_ == packing::automatic; }
+  /// Whether that is found out once blocks have arrived, of a tensor of which nothing can be seen before.
+  [[nodiscard]] bool packs_by_what_arrives() const {
+    return skips() && elsewhere_ && !packs && is_long_enough_to_pack() && pack_ == packing::automatic;
+  }
   [[nodiscard]] bool is_worth_packing(double elements) const { return share_if_packed(elements) < 1; }
+  /// Whether it saves bytes on the way here, too, where each block, null or not, costs some.
+  [[nodiscard]] bool is_worth_packing_there(double blocks, double elements) const {
+    constexpr double bytes_of_block = 4;
+    return blocks * (1 - packed_share(elements)) * static_cast<double>(largest_ * element_bytes()) > bytes_of_block;
+  }
   /// Share of the tensor's bytes that the densest rank sends: what a choice of algorithm goes by.
   [[nodiscard]] double traffic() const { return density * packed; }
   /// Whether it packs where packets lie in memory that ranks share, if not everywhere: copying a block there takes no longer than
   /// packing it (docs/tuning.md).
   [[nodiscard]] bool packs_over(bool shared_memory) const { return packs && (!shared_memory || pack_ == packing::always); }
-  /// Where blocks that are not null can be packed before they come here (tensor_elsewhere), and what begins with one that was.
+  /// Says whether blocks are to be packed before they come here, where they can be (tensor_elsewhere).
   void pack_there(packing how) const {
     if (elsewhere_) elsewhere_->pack(how);
   }
+  /// What begins with a block that was; else nothing.
   [[nodiscard]] std::span<const std::byte> packed_input(std::size_t block) const {
     return elsewhere_ ? elsewhere_->packed(block) : std::span<const std::byte>();
   }
@@ -192,6 +199,7 @@ class call : public call_blocks {
   static void copy_tensor(std::span<const std::byte> from, std::span<std::byte> to) {
     if (from.data() != to.data() && !from.empty()) std::memcpy(to.data(), from.data(), from.size());
   }
+  [[nodiscard]] bool is_long_enough_to_pack() const { return bytes() >= std::size_t{64} << 10U; }
   // What packing leaves of the bytes, 1 where that is too much to be worth while.
   [[nodiscard]] double share_if_packed(double elements) const {
     constexpr double worth_while = 0.9;

@@ -89,6 +89,7 @@ class call_blocks : public call_elements {
   }
   /// Whether a block that is marked null is so to the bit, for the library has looked: sending it changes nothing.
   [[nodiscard]] bool is_seen_exactly() const { return skips() && loops_->mark == nullptr && !elsewhere_ && !codec_ && !gathers(); }
+  /// Whether an element of the output is another thing than what ranks give, whatever its size.
   [[nodiscard]] bool has_other_results() const {
     return codec_ && (codec_->scatters() || loops_->result_bytes != loops_->element_bytes);
   }

@@ -22,7 +22,7 @@ class call_elements : public call_facts {
   [[nodiscard]] const element_loops& loops() const { return *loops_; }
   [[nodiscard]] const void* policies() const { return policies_; }
   [[nodiscard]] std::size_t element_bytes() const { return loops_->element_bytes; }
-  /// Of an element of the output; and whether it is another thing than what ranks give, whatever its size.
+  /// Of an element of the output.
   [[nodiscard]] std::size_t result_bytes() const { return loops_->result_bytes; }
   /// Whether null blocks are not sent.
   [[nodiscard]] bool skips() const { return loops_->skips; }

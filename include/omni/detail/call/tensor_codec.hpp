@@ -26,7 +26,7 @@ class tensor_codec : public interface {
   virtual void came(std::size_t block, std::size_t n) = 0;
   /// What comes of n blocks is null, if nothing comes.
   virtual void clear(std::size_t block, std::size_t n) = 0;
-  /// Does a little of what has time until there is nothing else to do; false if nothing is left of it, or not yet there.
+  /// Called when there is nothing else to do: does a little of what is done before settle() at the latest. False if there is none.
   virtual bool use_wait() = 0;
   /// Where results are written, if they are not to lie one after the other; and of n blocks those that do.
   [[nodiscard]] virtual bool scatters() const = 0;

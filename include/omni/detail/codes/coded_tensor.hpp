@@ -15,6 +15,7 @@
 
 #include "../../report.hpp"
 #include "../call/element_loops.hpp"
+#include "../call/stopwatch.hpp"
 #include "../call/tensor_codec.hpp"
 #include "../compress/draws.hpp"
 #include "../compress/norms.hpp"
@@ -133,9 +134,11 @@ class coded_tensor final : public tensor_codec {
   }
   void settle(report& r) override {
     if (by_blocks_ && clears_late()) {
+      const stopwatch since;
       while (clear_late(blocks())) {
       }
       publish(stores::streams);
+      r.detect_seconds += since.elapsed();
     }
     for (std::size_t b = 0; b < blocks(); ++b) {
       if (!by_blocks_) came_one(b);

@@ -73,7 +73,8 @@ class packed_contribution {
   }
   /// Folds what all have written into the output.
   static void fold(const call& c, contributions all, report& tell) {
-    if (!c.in_place()) c.clear(0, c.blocks());
+    // Through the cache: elements are written between nulls.
+    if (!c.in_place()) fill(c.out.data(), c.out.size(), c.null());
     const auto element = c.element_bytes();
     lent<scratch> kept;
     auto& readers = kept->readers;
@@ -191,7 +192,7 @@ class packed_contribution {
       if (r.found == found) {
         copy_bytes(to, r.elements.data(), bytes);
       } else {
-        c.clear_elements(to, found);
+        fill(to, bytes, c.null());  // read at once: not as what is written into an output
         pick_bits(std::span(r.bits).first(k), of, bits);
         scatter_elements(r.elements.data(), c.element_bytes(), std::span(bits).first(words_of(found)), to);
       }

@@ -206,11 +206,8 @@ class parted_contribution {
   }
   // What is not there is null. A large output goes past the caches, where lines that are written whole need not be read before.
   static void copy(const call& c, const section& s, reader from, report& tell) {
-    const auto how = c.out.size() >= bytes_past_caches ? stores::streams : stores::vectors;
-    const auto element = c.element_bytes(), at_once = std::max(nulls_bytes / element, std::size_t{1});
-    alignas(line) std::array<std::byte, nulls_bytes> nulls;  // NOLINT(cppcoreguidelines-pro-type-member-init): written below
-    const bool streams = how == stores::streams && element <= nulls_bytes;
-    if (streams) c.clear_elements(nulls.data(), at_once);
+    const auto how = c.fills_past_caches() ? stores::streams : stores::vectors;
+    const auto element = c.element_bytes();
     for (std::size_t first = 0; first < s.blocks; first += 64) {
       const auto mask = from.mask(first, s.blocks);
       tell.union_blocks += static_cast<std::size_t>(std::popcount(mask));
@@ -222,17 +219,13 @@ class parted_contribution {
       });
       for_each_run(~mask & ones(std::min<std::size_t>(64, s.blocks - first)), [&](std::size_t b, std::size_t n) {
         const auto run = range(c, s, first + b, n);
-        if (!streams) return c.clear_elements(c.part_output(run.first), run.size);
-        for (std::size_t i = 0; i < run.size; i += at_once)
-          copy_out(c.part_output(run.first + i), nulls.data(), std::min(at_once, run.size - i) * element, how);
+        c.clear_elements(c.part_output(run.first), run.size);
       });
       from.at += done;
     }
     tell.bytes_received += s.blocks == 0 ? 0 : from.at;
     publish(how);
   }
-
-  static constexpr std::size_t nulls_bytes = 4096;
 };
 
 }  // namespace omni::detail

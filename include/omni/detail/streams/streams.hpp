@@ -89,6 +89,10 @@ class stream_engine : lent_state<stream_state>, public stream_exchange {
     if (take(messages_.poll())) moved = true;
     report_.exchange_seconds += watch_.lap();
     if (stopping() && done()) stop();
+    if (!moved && !stopping() && call_.codec() != nullptr && call_.codec()->use_wait()) {
+      report_.detect_seconds += watch_.lap();
+      return true;
+    }
     return moved;
   }
   /// Blocks until a message has come or gone.
@@ -100,7 +104,6 @@ class stream_engine : lent_state<stream_state>, public stream_exchange {
       report_.detect_seconds += watch_.lap();
       return;
     }
-    if (call_.codec() != nullptr && !stopping() && call_.codec()->use_wait()) return;
     take(messages_.wait());
     report_.exchange_seconds += watch_.lap();
     if (stopping() && done()) stop();
@@ -148,7 +151,7 @@ class stream_engine : lent_state<stream_state>, public stream_exchange {
     const auto seen = sample_of(call_, {looked_at_, arrived - looked_at_}, true);
     looked_at_ = arrived;
     packs_ = seen.elements != 0 && call_.is_worth_packing(seen.elements);
-    call_.pack_there(packs_ ? packing::always : packing::never);
+    call_.pack_there(packs_ && call_.is_worth_packing_there(seen.density, seen.elements) ? packing::always : packing::never);
     if (!packs_) return;
     waits_to_pack_ = false;
     for (auto& o : s_->contributions) o.flag(packet_packed);
