@@ -175,7 +175,8 @@ auto reduce_on_device(Comm& comm, const F& f, Data& data, More&... more) {
 /// Null blocks are found and left out on the device. By automatic, where MPI takes device memory on all ranks or ranks are threads,
 /// the others go from device to device and are folded there: (N-1)/N (d + u) S bytes each way per rank, up to 4 (N-1) messages for
 /// each chunk of 2 to 32 MiB (of 64 MiB where ranks are threads, and no blocks are sent). Else they cross to the host, where ranks
-/// exchange and fold them as there, and the union crosses back. The bits are those of the call on the host.
+/// exchange and fold them as there, and the union crosses back; on that way blocks may travel packed (fixed_blocks::pack). The bits
+/// are those of the call on the host.
 ///
 /// With omni::on_stream{s} the input is read after what is in s, and the output may be read by what is put into s after the call.
 /// Without, the input is read after what is in the default stream, and the output has been written when the call returns.
