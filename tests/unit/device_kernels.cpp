@@ -44,6 +44,27 @@ struct outcome {
   std::uint32_t count = 0;
 };
 
+/// Looks at the blocks of a chunk that a kernel has marked: f(tile, block in it, elements), in their order. How many marks are
+/// wrong.
+template <class T, class F>
+int check_marks(const compact_job& job, const std::vector<T>& x, std::size_t block, const T& null, const F& f) {
+  int wrong = 0;
+  for (std::uint32_t t = 0; t < job.tile_count; ++t)
+    for (std::uint32_t i = 0; i < job.cut.words * 32; ++i) {
+      const auto b = (job.first_tile + t) * job.cut.tile_blocks + i;
+      const bool marked = (job.marks[t * job.cut.words + i / 32] >> (i % 32) & 1U) != 0;
+      if (i >= job.cut.tile_blocks || b >= job.cut.blocks) {
+        if (marked) ++wrong;
+        continue;
+      }
+      const auto part = std::span<const T>(x).subspan(b * block, std::min(block, x.size() - b * block));
+      const bool wanted = job.all || omni::scalar_detector{}.mark(part, part.size(), null) != 0;
+      if (marked != wanted) ++wrong;
+      if (marked) f(t, i, part);
+    }
+  return wrong;
+}
+
 /// Compacts a tensor chunk by chunk, and says how many blocks are not as they should be.
 template <class T>
 int check_compact(const std::vector<T>& x, std::size_t block, const T& null, std::size_t shift, bool all, std::size_t chunk_tiles) {
@@ -69,25 +90,22 @@ int check_compact(const std::vector<T>& x, std::size_t block, const T& null, std
     testing::run_compact(job, g);
     std::uint32_t expected = 0;
     std::vector<bool> taken(job.tile_count * std::size_t{job.cut.tile_blocks}, false);
+    std::vector<std::uint32_t> before(job.tile_count, 0);  // blocks of a tile so far
+    wrong += check_marks(job, x, block, null, [&](std::uint32_t t, std::uint32_t /*block*/, std::span<const T> part) {
+      ++expected;
+      const auto slot = bases[t * job.cut.words] + before[t]++;
+      if (slot >= taken.size() || taken[slot]) {
+        ++wrong;
+        return;
+      }
+      taken[slot] = true;
+      if (std::memcmp(packed.data() + slot * job.cut.block_bytes, part.data(), part.size_bytes()) != 0) ++wrong;
+    });
     for (std::uint32_t t = 0; t < job.tile_count; ++t) {
       auto slot = bases[t * job.cut.words];
-      for (std::uint32_t i = 0; i < job.cut.words * 32; ++i) {
-        if (i % 32 == 0 && bases[t * job.cut.words + i / 32] != slot) ++wrong;
-        const auto b = (first + t) * job.cut.tile_blocks + i;
-        const bool marked = (marks[t * job.cut.words + i / 32] >> (i % 32) & 1U) != 0;
-        if (i >= job.cut.tile_blocks || b >= job.cut.blocks) {
-          if (marked) ++wrong;
-          continue;
-        }
-        const auto part = std::span<const T>(x).subspan(b * block, std::min(block, x.size() - b * block));
-        const bool wanted = job.all || omni::scalar_detector{}.mark(part, part.size(), null) != 0;
-        if (marked != wanted) ++wrong;
-        if (!marked) continue;
-        ++expected;
-        if (slot >= taken.size() || taken[slot]) return ++wrong;
-        taken[slot] = true;
-        if (std::memcmp(packed.data() + slot * job.cut.block_bytes, part.data(), part.size_bytes()) != 0) ++wrong;
-        ++slot;
+      for (std::uint32_t w = 0; w < job.cut.words; ++w) {
+        if (bases[t * job.cut.words + w] != slot) ++wrong;
+        slot += static_cast<std::uint32_t>(std::popcount(marks[t * job.cut.words + w]));
       }
     }
     if (count != expected) ++wrong;
@@ -149,31 +167,24 @@ int check_pack(const std::vector<T>& x, std::size_t block, const T& null, std::s
     testing::run_pack(job, g);
     std::uint32_t expected = 0;
     std::vector<bool> taken(room, false);
-    for (std::uint32_t t = 0; t < job.tile_count; ++t)
-      for (std::uint32_t i = 0; i < job.cut.words * 32; ++i) {
-        const auto b = (first + t) * job.cut.tile_blocks + i;
-        const bool marked = (marks[t * job.cut.words + i / 32] >> (i % 32) & 1U) != 0;
-        if (i >= job.cut.tile_blocks || b >= job.cut.blocks) {
-          if (marked) ++wrong;
-          continue;
-        }
-        const auto part = std::span<const T>(x).subspan(b * block, std::min(block, x.size() - b * block));
-        if (marked != (omni::scalar_detector{}.mark(part, part.size(), null) != 0)) ++wrong;
-        if (!marked) continue;
-        std::vector<std::byte> wanted(packer.measure(std::as_bytes(part).data(), part.size(), as_element));
-        packer.write(wanted.data(), stores::vectors);
-        const auto at = std::size_t{places[t * std::size_t{job.cut.tile_blocks} + i]};
-        if (at % 4 != 0 || at + wanted.size() > count) return ++wrong;
-        for (std::size_t k = 0; k < wanted.size(); ++k) {
-          if (taken[at + k]) ++wrong;
-          taken[at + k] = true;
-        }
-        if (std::memcmp(packed.data() + at, wanted.data(), wanted.size()) != 0) ++wrong;
-        // What the host makes of it.
-        packer.take({packed.data() + at, count - at}, part.size(), sizeof(T));
-        if (packer.bytes() != wanted.size()) ++wrong;
-        expected += static_cast<std::uint32_t>((wanted.size() + 3) / 4 * 4);
+    wrong += check_marks(job, x, block, null, [&](std::uint32_t t, std::uint32_t i, std::span<const T> part) {
+      std::vector<std::byte> wanted(packer.measure(std::as_bytes(part).data(), part.size(), as_element));
+      packer.write(wanted.data(), stores::vectors);
+      const auto at = std::size_t{places[t * std::size_t{job.cut.tile_blocks} + i]};
+      if (at % 4 != 0 || at + wanted.size() > count) {
+        ++wrong;
+        return;
       }
+      for (std::size_t k = 0; k < wanted.size(); ++k) {
+        if (taken[at + k]) ++wrong;
+        taken[at + k] = true;
+      }
+      if (std::memcmp(packed.data() + at, wanted.data(), wanted.size()) != 0) ++wrong;
+      // What the host makes of it.
+      packer.take({packed.data() + at, count - at}, part.size(), sizeof(T));
+      if (packer.bytes() != wanted.size()) ++wrong;
+      expected += static_cast<std::uint32_t>((wanted.size() + 3) / 4 * 4);
+    });
     if (count != expected) ++wrong;
   }
   return wrong;

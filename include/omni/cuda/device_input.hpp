@@ -63,7 +63,7 @@ class device_input {
     chunks_ = (tiles + chunk_tiles_ - 1) / chunk_tiles_;
     element_ = element != 0 && pack_job::takes(job_.cut, element) ? static_cast<std::uint32_t>(element) : 0;
     pack(packs);
-    chunk_words_ = std::max(words_of_chunk(true), words_of_chunk(false));
+    chunk_words_ = words_of_chunk(true);  // no fewer than of one that is not packed
     const auto guard = device_.enter();
     b.scanning.make(device_);
     b.copying.make(device_);
