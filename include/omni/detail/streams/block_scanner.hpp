@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "../call/call.hpp"
+#include "../detect/elements.hpp"
 #include "../detect/whole_runs.hpp"
 
 namespace omni::detail {
@@ -23,6 +24,16 @@ class block_scanner {
 
   /// Blocks only go through memory.
   void take_whole_runs() { whole_ = whole_runs(call_->is_seen_exactly(), 40); }
+  /// Blocks are packed: it looks at each element, where it can, so that they are read once.
+  void look_at_elements() {
+    looks_at_elements_ = call_->is_seen_exactly() && call_->equal_blocks() && call_->uniform_block() % 64 == 0;
+  }
+  /// Of a block that was found, a bit for each element that is not null, until the next run is scanned; nothing, if it has not
+  /// looked at them.
+  [[nodiscard]] std::span<const std::uint64_t> elements(std::size_t block) const {
+    if (!looks_at_elements_) return {};
+    return elements_.subspan((block - run_first_) * words_of(equal_block()), words_of(call_->range(block).size));
+  }
 
   [[nodiscard]] std::size_t blocks() const { return blocks_; }
   /// Whether something was found that is not packed yet.
@@ -58,9 +69,8 @@ class block_scanner {
       n = std::clamp<std::size_t>(run_bytes / (block * call_->element_bytes()), 1, 64);
       n = call_->together(scanned_, std::min(n, blocks_ - scanned_));
       const auto elements = call_->range(scanned_, n).size;
-      found_ = whole_.taken((elements + block - 1) / block, [&](std::size_t i, std::size_t k) {
-        return marked(i, std::min(k * block, elements - i * block), block);
-      });
+      const auto marks = [&](std::size_t i, std::size_t k) { return marked(i, std::min(k * block, elements - i * block), block); };
+      found_ = looks_at_elements_ ? with_elements(elements, block, ahead) : whole_.taken((elements + block - 1) / block, marks);
     } else {
       const auto block = call_->range(scanned_).size;
       found_ = marked(0, block, block);
@@ -77,6 +87,20 @@ class block_scanner {
   // Elements of every block but the last: largest() may be more than any has, uniform() more than the tensor has.
   [[nodiscard]] std::size_t equal_block() const { return std::min(call_->uniform_block(), call_->largest_block()); }
 
+  // Of the next run, of n elements.
+  [[nodiscard]] std::uint64_t with_elements(std::size_t n, std::size_t block, std::vector<std::uint64_t>& bits) {
+    const auto words = words_of(n);
+    bits.resize(std::max(bits.size(), words));
+    find_elements(call_->input(scanned_), n, call_->null(), std::span(bits).first(words));
+    elements_ = std::span(bits).first(words);
+    std::uint64_t found = 0;
+    for (std::size_t w = 0, b = 0; w < words; ++b) {
+      std::uint64_t some = 0;
+      for (const auto end = std::min(w + words_of(block), words); w < end; ++w) some |= elements_[w];
+      found |= std::uint64_t{some != 0} << b;
+    }
+    return found;
+  }
   // Of n elements from block i of the next run on.
   [[nodiscard]] std::uint64_t marked(std::size_t i, std::size_t n, std::size_t block) const {
     return n == 0 ? 0 : call_->mark_run(scanned_ + i, n, block);
@@ -111,6 +135,8 @@ class block_scanner {
   std::size_t run_first_ = 0;  // of the run last looked at
   std::uint64_t found_ = 0;    // its blocks that are not packed yet
   whole_runs whole_{false, 100};
+  bool looks_at_elements_ = false;
+  std::span<const std::uint64_t> elements_;      // of the run last looked at
   std::size_t ahead_first_ = 0, ahead_end_ = 0;  // of what the detector has looked at in advance
 };
 

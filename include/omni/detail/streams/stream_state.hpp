@@ -18,7 +18,7 @@ namespace omni::detail {
 struct stream_state : stream_set {
   own_contribution own;
   std::vector<const void*> sources;
-  std::vector<std::uint64_t> ahead;  // bit per block that a detector has looked at in advance
+  std::vector<std::uint64_t> ahead;  // what the scanner keeps: bits of blocks, or of elements
   std::vector<std::uint64_t> found;  // bit per block of this rank that is not null, where blocks are packed
   block_packer packer, result_packer;
   unpacked_row unpacked;

@@ -49,7 +49,8 @@ class stream_engine : lent_state<stream_state>, public stream_exchange {
     size_packets(options, transport.preferred_packet_bytes(), call.largest_block() * std::max(element_, result_) + header,
                  call.shares);
     packs_ = call.packs_over(shares_);
-    if (shares_ && !packs_) scan_.take_whole_runs();
+    if (packs_) scan_.look_at_elements();
+    else if (shares_) scan_.take_whole_runs();
     mine_ = sign(call, name, limits_.packet_bytes, limits_.window);
     if (served()) {  // a server has to know
       mine_.packet_bytes = limits_.packet_bytes;
@@ -202,8 +203,10 @@ class stream_engine : lent_state<stream_state>, public stream_exchange {
       auto& packer = s_->packer;
       if (std::exchange(measured_, block + 1) != block + 1) {
         const auto made = call_.packed_input(block);
-        if (made.empty()) packer.measure(call_.input(block), size, call_.null());
-        else packer.take(made, size, element_);
+        const auto found = scan_.elements(block);
+        if (!made.empty()) packer.take(made, size, element_);
+        else if (!found.empty()) packer.take(call_.input(block), size, element_, found);
+        else packer.measure(call_.input(block), size, call_.null());
       }
       const auto packed = packer.bytes();
       auto* const at = s_->contributions[replicated_ ? 0 : peer_index(owner)].add(messages_, row, packed);

@@ -55,13 +55,19 @@ class block_packer {
 
   /// Looks at a block of n elements; how many bytes it takes.
   std::size_t measure(const std::byte* block, std::size_t n, const null_element& null) {
+    bits_.resize(std::max(bits_.size(), words_of(n)));
+    find_elements(block, n, null, bits_);
+    return take(block, n, null.bytes(), std::span(bits_).first(words_of(n)));
+  }
+  /// Or takes what has been seen of it: a bit for each element that is not null. It stays until the block is written.
+  std::size_t take(const std::byte* block, std::size_t n, std::size_t element, std::span<const std::uint64_t> bits) {
     block_ = block;
     made_ = {};
+    seen_ = bits;
     n_ = n;
-    element_ = null.bytes();
-    bits_.resize(std::max(bits_.size(), words_of(n)));
-    found_ = find_elements(block, n, null, bits_);
-    shape_ = packed_shape(n, element_, found_);
+    element_ = element;
+    found_ = count_bits(bits);
+    shape_ = packed_shape(n, element, found_);
     return shape_.bytes;
   }
   /// Or takes one that is packed: what `from` begins with, which stays until it is written.
@@ -98,18 +104,17 @@ class block_packer {
     const packed_header h = count | static_cast<std::uint32_t>(shape_.form) << 30U;
     std::memcpy(to, &h, sizeof(h));
     to += sizeof(h);
-    const auto bits = std::span(bits_).first(words_of(n_));
     switch (shape_.form) {
       case block_form::plain:
         copy_bytes(to, block_, n_ * element_);
         return;
       case block_form::bitmap:
-        std::memcpy(to, bits.data(), bits.size_bytes());
-        to += bits.size_bytes();
+        std::memcpy(to, seen_.data(), seen_.size_bytes());
+        to += seen_.size_bytes();
         break;
       case block_form::list: {
         const auto list = [&](auto index) {
-          for_each_bit(bits, [&](std::size_t i) {
+          for_each_bit(seen_, [&](std::size_t i) {
             index = static_cast<decltype(index)>(i);
             std::memcpy(to, &index, sizeof(index));
             to += sizeof(index);
@@ -120,11 +125,12 @@ class block_packer {
         break;
       }
     }
-    gather_elements(block_, element_, bits, to);
+    gather_elements(block_, element_, seen_, to);
   }
 
   const std::byte* block_ = nullptr;
   std::span<const std::byte> made_{};
+  std::span<const std::uint64_t> seen_{};
   std::size_t n_ = 0, element_ = 1, found_ = 0;
   packed_shape shape_{0, 1, 0};
   std::vector<std::uint64_t> bits_;
