@@ -157,6 +157,7 @@ nlohmann::json measure_all(const options& o) {
                               with("random blocks 1 %", random_blocks{}),
                               with("the same blocks 1 %", random_blocks{.same = true}),
                               with("top blocks 1 %", top_blocks{}),
+                              with("top elements 1 %", top_elements{}),
                               with("10 % | ternary", random_k{.share = 0.1} | ternary())};
   std::vector<std::vector<double>> seconds(ways.size());
   std::vector<report> reports(ways.size());

@@ -192,8 +192,16 @@ concept element_sparsifier = std::copyable<S> &&
   { s.pick(x, n, key, at) } -> std::convertible_to<std::size_t>;
   { s.factor(n) } -> std::convertible_to<double>;
 };
+/// Chooses the `kept(n)` elements of a tensor of n that have the largest magnitudes.
 template <class S>
-concept sparsifier = (block_sparsifier<S> || element_sparsifier<S>)&&!quantiser<S>;
+concept magnitude_sparsifier = std::copyable<S> && requires(const S& s, std::size_t n) {
+  { S::name } -> std::convertible_to<std::string_view>;
+  { S::unbiased } -> std::convertible_to<bool>;
+  requires S::by_magnitude;
+  { s.kept(n) } -> std::convertible_to<std::size_t>;
+};
+template <class S>
+concept sparsifier = (block_sparsifier<S> || element_sparsifier<S> || magnitude_sparsifier<S>)&&!quantiser<S>;
 
 /// Makes a tensor sparse, or shorter. Only a call that names one changes bits.
 template <class C>

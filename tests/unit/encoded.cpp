@@ -215,6 +215,124 @@ TEST_CASE("encoded: sparsifiers keep what they say") {
     }
 }
 
+namespace {
+
+/// The k largest elements of a tensor, the first of equal ones, NaN before all; zeros elsewhere.
+template <class T>
+std::vector<T> largest_of(const std::vector<T>& x, std::size_t k) {
+  std::vector<std::size_t> order;
+  const auto size = [&](std::size_t i) {
+    const auto v = static_cast<double>(x[i]);
+    return std::isnan(v) ? std::numeric_limits<double>::infinity() : std::min(std::abs(v), std::numeric_limits<double>::max());
+  };
+  for (std::size_t i = 0; i < x.size(); ++i)
+    if (size(i) != 0) order.push_back(i);
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return size(a) > size(b); });
+  std::vector<T> kept(x.size());
+  for (std::size_t i = 0; i < std::min(k, order.size()); ++i) kept[order[i]] = x[order[i]];
+  return kept;
+}
+
+}  // namespace
+
+TEST_CASE("encoded: the largest elements of the whole tensor") {
+  for (const int ranks : {1, 2, 3, 5})
+    for (const auto n : sizes) {
+      CAPTURE(ranks);
+      CAPTURE(n);
+      // Large values lie in a few blocks, most blocks have none of them.
+      auto inputs = inputs_of(ranks, n);
+      for (auto& x : inputs)
+        for (std::size_t i = 0; i < n; ++i) x[i] *= i / 700 % 9 == 4 ? 10.0F : 0.1F;
+      for (const std::size_t k : {std::size_t{1}, n / 50, 2 * n}) {
+        if (k == 0) continue;
+        CAPTURE(k);
+        const auto wanted = sum_of(inputs, [&](const auto& x) { return largest_of(x, k); });
+        expect_everywhere(inputs, wanted, omni::top_elements{.count = k});
+        if (ranks == 3 && n == 5000) {
+          expect_outputs<testing::served<2>>(inputs, wanted, omni::top_elements{.count = k});
+          if (k == 1)  // a ring adds in another order
+            expect_outputs<threads>(inputs, wanted, omni::ring{}, omni::fixed_blocks{100}, omni::top_elements{.count = k});
+          testing::losing::network = testing::trouble(0.05, 7);
+          expect_outputs<testing::losing>(inputs, wanted, omni::top_elements{.count = k});
+        }
+      }
+    }
+}
+
+TEST_CASE("encoded: of equal magnitudes the first are kept, no zeros, and NaN before all") {
+  std::vector<float> x(3000);
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = i % 3 == 0 ? 0.0F : i % 2 == 0 ? 1.0F : -1.0F;
+  x[2000] = std::numeric_limits<float>::quiet_NaN();
+  x[2500] = -std::numeric_limits<float>::infinity();
+  x[2900] = std::numeric_limits<float>::denorm_min();
+  for (const std::size_t k : {1U, 2U, 3U, 700U, 1999U, 2000U, 2001U, 3000U}) {
+    CAPTURE(k);
+    threads::run(1, [&](threads& comm) {
+      std::vector<float> out(x.size(), -1.0F);
+      const auto r = omni::allreduce(comm, x, out, omni::top_elements{.count = k});
+      CHECK(differ(out, largest_of(x, k)) == "");
+      CHECK(r.encoded_bytes == std::min<std::size_t>(k, 2000) * (sizeof(float) + 1));
+    });
+  }
+  threads::run(2, [&](threads& comm) {  // of a block without any nothing is sent
+    std::vector<float> y(10000, static_cast<float>(comm.rank()) + 1.0F);
+    y[5000] = 3.0F;
+    CHECK(omni::allreduce(comm, y, omni::top_elements{.count = 1}, omni::colocated{}).blocks_sent == 1);
+    CHECK(y[5000] == 6.0F);
+    CHECK(std::count(y.begin(), y.end(), 0.0F) == 9999);
+  });
+  // Other types, several tensors as one, shares.
+  threads::run(1, [&](threads& comm) {
+    std::vector<double> d(1000), got(1000);
+    std::vector<omni::half> h(1000), half_got(1000);
+    for (std::size_t i = 0; i < d.size(); ++i) {
+      d[i] = std::ldexp(static_cast<double>(i * 7919 % 1000) - 500, -900);
+      h[i] = omni::half(static_cast<float>(i * 7919 % 100) - 50);
+    }
+    omni::allreduce(comm, d, got, omni::top_elements{.share = 0.05});
+    CHECK(got == largest_of(d, 50));
+    omni::allreduce(comm, h, half_got, omni::top_elements{.share = 0.05});
+    CHECK(differ(half_got, largest_of(h, 50)) == "");
+    std::vector<std::vector<float>> tensors{std::vector<float>(300, 1.0F), {}, std::vector<float>(77, 2.0F)};
+    omni::allreduce(comm, tensors, omni::top_elements{.count = 80});
+    CHECK(std::count(tensors[0].begin(), tensors[0].end(), 1.0F) == 3);
+    CHECK(std::count(tensors[0].begin(), tensors[0].begin() + 3, 1.0F) == 3);
+    CHECK(tensors[2] == std::vector<float>(77, 2.0F));
+  });
+}
+
+TEST_CASE("encoded: what the largest elements leave out, and a threshold does, is sent later") {
+  const auto run = [](const auto& compressor) {
+    constexpr std::size_t n = 2000;
+    const auto inputs = inputs_of(3, n);
+    threads::run(3, [&](threads& comm) {
+      const omni::error_feedback feedback(n, compressor);
+      // By hand: what is not sent is added to the next call.
+      std::vector<std::vector<float>> error(3, std::vector<float>(n));
+      for (int call = 0; call < 10; ++call) {
+        std::vector<float> wanted(n), out(n);
+        for (std::size_t r = 0; r < 3; ++r) {
+          auto x = inputs[r];
+          for (std::size_t i = 0; i < n; ++i) x[i] += error[r][i];
+          std::vector<float> sent(n);
+          if constexpr (requires { compressor.count; }) sent = largest_of(x, compressor.count);
+          else
+            for (std::size_t i = 0; i < n; ++i) sent[i] = std::abs(x[i]) >= 2 ? x[i] : 0;
+          for (std::size_t i = 0; i < n; ++i) {
+            wanted[i] = r == 0 ? sent[i] : wanted[i] + sent[i];
+            error[r][i] = x[i] - sent[i];
+          }
+        }
+        omni::allreduce(comm, inputs[static_cast<std::size_t>(comm.rank())], out, feedback);
+        CHECK(differ(out, wanted) == "");
+      }
+    });
+  };
+  run(omni::top_elements{.count = 30});
+  run(omni::threshold_elements{.least = 2});
+}
+
 TEST_CASE("encoded: random blocks and elements are multiplied, and no others travel") {
   std::vector<std::vector<float>> inputs(3, std::vector<float>(51200));
   for (std::size_t r = 0; r < 3; ++r) std::fill(inputs[r].begin(), inputs[r].end(), std::ldexp(1.0F, static_cast<int>(r) * 8));
@@ -579,6 +697,8 @@ concept composes = requires(const First& first, const Second& second) {
   first | second;
 };
 static_assert(composes<omni::random_k, omni::natural>);
+static_assert(composes<omni::threshold_elements, omni::natural>);
+static_assert(!composes<omni::top_elements, omni::natural>);  // blocks keep different numbers of elements
 static_assert(composes<omni::random_blocks, omni::composed<omni::random_k, omni::natural>>);
 static_assert(!composes<omni::random_k, omni::composed<omni::random_blocks, omni::natural>>);  // blocks are chosen first
 

@@ -26,7 +26,7 @@ namespace omni {
 ///
 /// Results, where they are compressed again, are by the quantiser alone.
 template <sparsifier First, quantiser Second>
-requires(!detail::has_choice<Second>) struct composed {
+requires(!detail::has_choice<Second> && !magnitude_sparsifier<First>) struct composed {
   First first;
   Second second;
 
@@ -142,7 +142,8 @@ requires(!detail::has_choice<Second>) struct composed {
 
 /// What is sent is what `second` makes of what `first` keeps.
 template <sparsifier First, quantiser Second>
-requires(!detail::has_choice<Second>) constexpr composed<First, Second> operator|(const First& first, const Second& second) {
+requires(!detail::has_choice<Second> && !magnitude_sparsifier<First>) constexpr composed<First, Second> operator|(
+    const First& first, const Second& second) {
   return {first, second};
 }
 

@@ -14,6 +14,7 @@
 #include "sign.hpp"
 #include "to.hpp"
 #include "top_blocks.hpp"
+#include "top_elements.hpp"
 #include "top_k.hpp"
 #include "vr_diana.hpp"
 

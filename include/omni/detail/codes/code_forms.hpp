@@ -57,9 +57,12 @@ inline constexpr bool chooses_blocks = requires(const C& c) {
   c.factor(std::size_t{1});
 }
 &&!element_sparsifier<C>;
+/// Whether few elements of a block are left, and travel as elements.
+template <class C>
+inline constexpr bool picks_elements = element_sparsifier<C> || magnitude_sparsifier<C>;
 /// Whether few elements of a block are left.
 template <class C>
-inline constexpr bool keeps_elements = element_sparsifier<C>;
+inline constexpr bool keeps_elements = picks_elements<C>;
 template <class C>
 requires requires(const C& c) { c.first; }
 inline constexpr bool keeps_elements<C> = element_sparsifier<decltype(C::first)>;

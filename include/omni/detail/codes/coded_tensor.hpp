@@ -18,6 +18,7 @@
 #include "../call/stopwatch.hpp"
 #include "../call/tensor_codec.hpp"
 #include "../compress/draws.hpp"
+#include "../compress/largest.hpp"
 #include "../compress/norms.hpp"
 #include "../detect/mark.hpp"
 #include "../memory/copy.hpp"
@@ -34,7 +35,8 @@ struct codec_state {
   packet_buffers buffers;
   std::vector<std::uint64_t> chosen, made, delivered;  ///< a bit for each block
   std::vector<double> squares;
-  [[nodiscard]] std::size_t bytes() const { return buffers.bytes() + squares.capacity() * sizeof(double); }
+  magnitude_search largest;
+  [[nodiscard]] std::size_t bytes() const { return buffers.bytes() + squares.capacity() * sizeof(double) + largest.bytes(); }
 };
 
 /// A tensor, or a group of them, that is encoded block by block when the engine comes to a block, and decoded when the engine
@@ -147,7 +149,7 @@ class coded_tensor final : public tensor_codec {
     std::size_t sent = 0;
     for (const auto word : s_->made) sent += static_cast<std::size_t>(std::popcount(word));
     r.tensor_bytes = tensor_bytes();
-    r.encoded_bytes = element_sparsifier<C> ? picked_ * (sizeof(T) + bytes_of_place(codec_.block())) : sent * codec_.bytes();
+    r.encoded_bytes = picks_elements<C> ? picked_ * (sizeof(T) + bytes_of_place(codec_.block())) : sent * codec_.bytes();
     r.extra_bytes += s_->bytes();
   }
   void leak() noexcept override { s_.leak(); }
@@ -176,6 +178,21 @@ class coded_tensor final : public tensor_codec {
         for (std::size_t b = 0; b < blocks(); ++b) squares[b] = Memory::remembers ? square_of(load(b)) : square_of(pieces_.in(b));
       }
       codec_.compressor().choose(squares, blocks(), keys_, s_->chosen);
+    }
+    if constexpr (magnitude_sparsifier<C>) {
+      constexpr std::size_t samples = 64;
+      auto& largest = s_->largest;
+      largest.begin();
+      for (std::size_t i = 0; i < std::min(samples, blocks()); ++i) {
+        const auto stride = blocks() / std::min(samples, blocks());
+        largest.sample(load(i * stride + mixed(hash("sample"), i) % stride));
+      }
+      largest.guess(codec_.compressor().kept(pieces_.elements()), pieces_.elements());
+      do {
+        largest.begin_pass();
+        for (std::size_t b = 0; b < blocks(); ++b) largest.collect(load(b));
+      } while (!largest.is_enough());
+      limit_ = largest.template limit<A>();
     }
   }
   // What there is to encode of a block, and zeros behind it.
@@ -212,7 +229,7 @@ class coded_tensor final : public tensor_codec {
   void make_one(std::size_t block) {
     const auto x = load(block);
     // What nothing has changed has been marked; but for blocks that are chosen whatever they are.
-    const bool is_sent = is_chosen(block) && ((!Memory::remembers && !chooses_blocks<C>) || largest_magnitude(x) != 0);
+    bool is_sent = is_chosen(block) && ((!Memory::remembers && !chooses_blocks<C>) || largest_magnitude(x) != 0);
     if (is_sent) {
       const auto scaled = times_factor(x);
       const auto key = key_from(mixed(keys_.own, block));
@@ -221,19 +238,27 @@ class coded_tensor final : public tensor_codec {
         codec_.encode(scaled, key, to);
         if constexpr (Memory::remembers) codec_.decode(to, y_);
       } else {
-        picked_ += codec_.keep(scaled, key, y_);
+        is_sent = keep(scaled, key) != 0 || !picks_elements<C>;
         const auto n = bytes_in(block) / sizeof(T);
         convert(y_.data(), reinterpret_cast<T*>(to), n);
         // What is remembered is what was sent.
         if constexpr (Memory::remembers && !std::is_same_v<T, A>) convert(reinterpret_cast<const T*>(to), y_.data(), n);
       }
-      set_bit(s_->made, block);
     }
+    if (is_sent) set_bit(s_->made, block);
     if constexpr (Memory::remembers) {
       if (!is_sent && !Memory::keeps_unsent) return;
       if (!is_sent) std::fill(y_.begin(), y_.end(), A{});
       memory_.sent(pieces_.position(block), x.first(pieces_.in(block).size()), y_.data());
     }
+  }
+  // What is left of x where elements travel. How many.
+  std::size_t keep(std::span<const A> x, code_key key) {
+    std::size_t n = 0;
+    if constexpr (magnitude_sparsifier<C>) n = limit_.keep(x, y_);
+    else n = codec_.keep(x, key, y_);
+    picked_ += n;
+    return n;
   }
   [[nodiscard]] bool is_chosen([[maybe_unused]] std::size_t block) const {
     if constexpr (chooses_blocks<C>) return has_bit(s_->chosen, block);
@@ -318,6 +343,7 @@ class coded_tensor final : public tensor_codec {
   A factor_ = 1;
   int ranks_ = 1;
   choice_keys keys_;
+  magnitude_limit<A> limit_;
   borrowed<codec_state> s_;
   std::byte *in_ = nullptr, *out_ = nullptr, *tails_ = nullptr;
   std::size_t made_ = 0;     // blocks below have been encoded
