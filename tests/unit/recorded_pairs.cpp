@@ -349,6 +349,40 @@ TEST_CASE("recorded pairs: a peer that lies is refused, or believed without harm
   CHECK(refused > 0);
 }
 
+TEST_CASE("recorded pairs: what is told to one rank alone, and keys that are not for it") {
+  const pair_cell c{3, keys::scattered, 900, 0.3, 1, 7};
+  const auto inputs = testing::draw_pairs<K, T>(c);
+  const auto wanted = testing::expected_pairs(inputs, c.width, oracle::twin<omni::sum>{});
+  // What rank 0 gets, of keys below 300, if rank 1 tells it what is for rank `told`.
+  const auto play_apart = [&](std::size_t told, std::size_t bytes) {
+    std::vector<std::unique_ptr<rank>> all;
+    std::vector<room> rooms;
+    std::vector<std::vector<omni::detail::told_rank>> messages(3);
+    for (int r = 0; r < 3; ++r) {
+      all.push_back(std::make_unique<rank>(inputs[static_cast<std::size_t>(r)], c.width, r, 3, pair_folding::by_split));
+      all.back()->call.split = {omni::detail::collective_kind::reduce_scatter, 0, std::vector<std::size_t>{300, 300, 300}};
+      for (int to = 0; to < 3; ++to) {
+        rooms.emplace_back(bytes);
+        messages[static_cast<std::size_t>(r)].push_back({to, rooms.back().all});
+      }
+      CHECK(all.back()->words.write_messages(messages[static_cast<std::size_t>(r)]));
+    }
+    const auto text = [&](std::size_t r, std::size_t to) { return span(messages[r][to].room.first(messages[r][to].bytes)); };
+    std::vector<span> heard{text(0, 0), text(1, told), text(2, 0)};
+    report r;
+    all[0]->words.fold_messages(heard, r);
+    if (!all[0]->words.is_done()) return std::string("no room");
+    const auto past = std::lower_bound(wanted.keys.begin(), wanted.keys.end(), 300U) - wanted.keys.begin();
+    CHECK(r.bytes_sent == messages[0][1].bytes + messages[0][2].bytes);
+    return std::string(std::equal(wanted.keys.begin(), wanted.keys.begin() + past, all[0]->keys.all.begin(), all[0]->keys.all.end())
+                           ? "right"
+                           : "wrong");
+  };
+  CHECK(play_apart(0, 4096) == "right");
+  CHECK(play_apart(0, 300) == "no room");
+  CHECK_THROWS_AS(play_apart(2, 4096), omni::protocol);
+}
+
 TEST_CASE("recorded pairs: more than records of shared memory hold, on ranks") {
   std::uint64_t seed = 0;
   for (const int ranks : {2, 3, 5})

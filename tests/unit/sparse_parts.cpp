@@ -203,3 +203,40 @@ TEST_CASE("key-value parts: only what a rank gets comes to it") {
     for (const auto b : received) CHECK((b > values - 1000 && b < values + values / 10));
   }
 }
+
+TEST_CASE("key-value parts: up to four ranks are told their own pairs with the first word, whatever others are told") {
+  constexpr std::uint32_t n = 4000;
+  for (const int ranks : {2, 3, 4, 5}) {
+    const auto others = static_cast<std::size_t>(ranks - 1), part = n / static_cast<std::size_t>(ranks);
+    agreeing::run(ranks, [&](agreeing& comm) {
+      const auto me = static_cast<std::size_t>(comm.rank());
+      std::vector<std::uint32_t> k;
+      for (std::uint32_t i = 0; i < part * static_cast<std::size_t>(ranks); ++i) k.push_back(i * 300);
+      const std::vector<float> v(k.size(), 1);
+      const std::vector<std::size_t> sizes(static_cast<std::size_t>(ranks), part * 300);
+      const omni::sparse_view view{k, v};
+      const auto r = omni::reduce_scatter(comm, view, omni::part_sizes{sizes});
+      CHECK(r.keys == std::vector<std::uint32_t>(k.begin() + static_cast<std::ptrdiff_t>(me * part),
+                                                 k.begin() + static_cast<std::ptrdiff_t>((me + 1) * part)));
+      CHECK(r.values == std::vector<float>(part, static_cast<float>(ranks)));
+      // Six bytes a pair, and headers: of the parts of others, or of all to all of them.
+      const auto all = others * k.size() * 6, own_parts = others * part * 6;
+      CHECK(r.report.bytes_sent > (ranks <= 4 ? own_parts : all));
+      CHECK(r.report.bytes_sent < (ranks <= 4 ? own_parts : all) + others * (200 + k.size() / 1024 * 30));
+      const auto at_root = omni::reduce(comm, view, omni::root{1});
+      CHECK(at_root.keys == (me == 1 ? k : std::vector<std::uint32_t>()));
+      if (ranks <= 4) CHECK((at_root.report.bytes_sent > k.size()) == (me != 1));
+    });
+    // Of one rank one part has no room: then the streams follow, on all ranks.
+    agreeing::run(ranks, [&](agreeing& comm) {
+      std::vector<std::uint32_t> k;
+      for (std::uint32_t i = 0; i < (comm.rank() == 1 ? 60000U : 20U); ++i) k.push_back(i);
+      const std::vector<float> v(k.size(), 1);
+      std::vector<std::size_t> sizes(static_cast<std::size_t>(ranks), 1);
+      sizes[0] = 60000;
+      const auto r = omni::reduce_scatter(comm, omni::sparse_view{k, v}, omni::part_sizes{sizes});
+      CHECK(r.keys.size() == (comm.rank() == 0 ? 60000 : 0));
+      for (std::size_t i = 0; i < r.keys.size(); ++i) CHECK(r.values[i] == (i < 20 ? static_cast<float>(ranks) : 1.0F));
+    });
+  }
+}

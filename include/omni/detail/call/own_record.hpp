@@ -12,6 +12,13 @@
 
 namespace omni::detail {
 
+/// A rank, room for what it is told, and how many bytes that has.
+struct told_rank {
+  int rank = 0;
+  std::span<std::byte> room;
+  std::size_t bytes = 0;
+};
+
 /// What a call tells all ranks with its first word, and what it makes of what they tell: in its record in the place of blocks,
 /// where ranks share memory; else in the messages by which ranks agree. What it throws ends the call.
 class own_record : public interface {
@@ -36,6 +43,9 @@ class own_record : public interface {
 
   /// Writes what goes with them; how many bytes.
   virtual std::size_t write_message(std::span<std::byte> room) = 0;
+  /// Of messages that go straight to each rank: writes what that rank has to know, or nothing, where all are told the same. False
+  /// then.
+  virtual bool write_messages(std::span<told_rank> /*all, this one, too*/) { return false; }
   /// Folds what came from all ranks, when they are known to have called alike.
   virtual void fold_messages(std::span<const std::span<const std::byte>> all, report& r) = 0;
 };

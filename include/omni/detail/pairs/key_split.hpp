@@ -51,6 +51,8 @@ class key_split {
     if (has_keys && largest >= all)
       throw usage(text() << "omni: key " << largest << " is in no part: they have " << all << " keys");
   }
+  /// Whether settle() needs no largest key of others.
+  [[nodiscard]] bool is_known(std::size_t ranks) const { return !has_parts() || sizes_.size() == ranks; }
   /// When the largest key of all ranks is known.
   void settle(std::uint64_t largest, std::size_t ranks) {
     if (!has_parts() || !firsts_.empty()) return;

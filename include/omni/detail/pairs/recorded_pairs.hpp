@@ -196,6 +196,35 @@ class recorded_pairs final : lent_state<recorded_state>, public own_record {
     write_header(room, bytes ? pairs : 0, bytes ? state::last : state::no_room);
     return bytes ? begin + *bytes : sizeof(header);
   }
+  // To each rank those that it gets.
+  bool write_messages(std::span<told_rank> all) override {
+    auto& split = call_->split;
+    if (how_ != pair_folding::by_split || !split.is_known(ranks_)) return false;
+    split.settle(call_->sizes.largest_key, ranks_);
+    is_told_apart_ = true;
+    bool fits = true;
+    for (auto& t : all) {
+      t.bytes = sizeof(header);
+      write_header(t.room, call_->pairs, state::last);
+      if (t.rank == static_cast<int>(rank_)) continue;
+      const auto [first, end] = split.of(call_->keys, 0, call_->pairs, static_cast<std::size_t>(t.rank));
+      std::fill_n(t.room.begin(), pair_record::chunks_at, std::byte{0});
+      write_header(t.room, end - first, state::last);
+      const auto bytes = write_chunks({call_->keys.at(first), key_bytes()}, call_->rows + first * row_bytes(), end - first,
+                                      layout(), t.room.subspan(pair_record::chunks_at), s_->indexes);
+      fits = fits && bytes;
+      if (fits) t.bytes = pair_record::chunks_at + *bytes;
+    }
+    told_bytes_ = 0;
+    for (auto& t : all) {
+      if (!fits) {
+        write_header(t.room, 0, state::no_room);
+        t.bytes = sizeof(header);
+      }
+      if (t.rank != static_cast<int>(rank_)) told_bytes_ += t.bytes;
+    }
+    return true;
+  }
   void fold_messages(std::span<const std::span<const std::byte>> all, report& r) override {
     read_headers(all, true);
     done_ = true;
@@ -219,6 +248,7 @@ class recorded_pairs final : lent_state<recorded_state>, public own_record {
     }
     folded_ = pairs;
     const stopwatch watch;
+    if (is_told_apart_) expect_own_keys();
     take_all(how_ == pair_folding::by_split ? split() : pairs);
     r.fold_seconds += watch.elapsed();
   }
@@ -283,7 +313,8 @@ class recorded_pairs final : lent_state<recorded_state>, public own_record {
     heard_ = true;
     // There are that many in what has come, and no width without pairs.
     for (std::size_t k = 0; k < all.size() && fits_; ++k)
-      pair_record::expect(s_->written[k].pairs.end <= (width_ == 0 ? 0 : all[k].size() / row_bytes()), k);
+      if (k != rank_ || !is_told_apart_)  // else this rank's are in no message
+        pair_record::expect(s_->written[k].pairs.end <= (width_ == 0 ? 0 : all[k].size() / row_bytes()), k);
   }
   void place_records(std::span<const std::span<const std::byte>> all) {
     const auto how = lies();
@@ -298,6 +329,14 @@ class recorded_pairs final : lent_state<recorded_state>, public own_record {
   void expect_ascending(std::size_t rank) const {
     const auto& p = s_->written[rank].pairs;
     if (rank != rank_) pair_record::expect(p.keys.ascend(p.at, p.end), rank);
+  }
+  // What came to this rank alone is for it. Keys ascend.
+  void expect_own_keys() const {
+    for (std::size_t k = 0; k < ranks_; ++k) {
+      const auto& p = s_->written[k].pairs;
+      if (k == rank_ || p.end == 0) continue;
+      pair_record::expect(call_->split.gives(p.keys[0], rank_) && call_->split.gives(p.keys[p.end - 1], rank_), k);
+    }
   }
   [[nodiscard, gnu::cold]] mismatch other_width(std::size_t rank, std::uint64_t width) const {
     auto mine = call_->given, theirs = mine;
@@ -384,7 +423,7 @@ class recorded_pairs final : lent_state<recorded_state>, public own_record {
   }
   // Of records that all ranks read.
   void count_bytes(report& r, std::span<const std::span<const std::byte>> all) const {
-    r.bytes_sent += (ranks_ - 1) * all[rank_].size();
+    r.bytes_sent += is_told_apart_ ? told_bytes_ : (ranks_ - 1) * all[rank_].size();
     for (std::size_t k = 0; k < all.size(); ++k)
       if (k != rank_) r.bytes_received += all[k].size();
   }
@@ -394,6 +433,8 @@ class recorded_pairs final : lent_state<recorded_state>, public own_record {
   pair_folding how_;
   bool has_rounds_;
   bool heard_ = false, done_ = false, fits_ = true, had_parts_ = false, is_segmented_ = false;
+  bool is_told_apart_ = false;  // each rank only what it gets
+  std::size_t told_bytes_ = 0;  // then, to all of them
   static constexpr auto everything_ = std::numeric_limits<std::size_t>::max();
   std::size_t wanted_ = everything_, written_here_ = 0;  // of this rank's pairs, in a round
   std::size_t recorded_bytes_ = 0;                       // of a record

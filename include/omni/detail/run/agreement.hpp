@@ -121,7 +121,12 @@ class agreement {
   [[nodiscard]] std::size_t message_bytes(std::size_t k) const {
     return line + (most_words() == 0 ? 0 : told_of(k) * (line + most_words()));
   }
-  [[nodiscard]] std::size_t told_bytes(std::size_t k) const { return record_ != nullptr ? message_bytes(k) : line; }
+  [[nodiscard]] std::size_t told_bytes(std::size_t k) const {
+    if (record_ == nullptr) return line;
+    return message_bytes(k) * (goes_straight() ? peers(k) + 1 : 1);
+  }
+  /// Whether every rank's message goes to every other: words may then differ, and this rank's own come after theirs.
+  [[nodiscard]] bool goes_straight() const { return rounds_ == 1; }
   /// For what number i tells in round k; after them, for what is told.
   [[nodiscard]] std::span<std::byte> buffer(std::size_t k, std::size_t i) const {
     std::size_t before = 0;
@@ -140,8 +145,27 @@ class agreement {
     const auto n = std::int64_t{ranks_};
     return static_cast<int>(((rank + distance) % n + n) % n);
   }
+  // Each rank what it has to know. False if all are told the same.
+  bool tell_apart(any_mailbox& messages) {
+    if (record_ == nullptr || most_words() == 0 || !goes_straight()) return false;
+    const auto n = peers(0);
+    const auto room_of = [&](std::size_t i) { return buffer(0, n).subspan(i * message_bytes(0), message_bytes(0)); };
+    std::array<told_rank, radix> all;
+    for (std::size_t i = 0; i <= n; ++i) all[i] = {i == n ? rank_ : peer(0, i, 1), room_of(i).subspan(2 * line, most_words()), 0};
+    if (!record_->write_messages(std::span(all).first(n + 1))) return false;
+    room_->words[static_cast<std::size_t>(rank_)] = all[n].room.first(all[n].bytes);
+    for (std::size_t i = 0; i < n; ++i, ++under_way_) {
+      const auto message = room_of(i);
+      const std::uint64_t bytes = all[i].bytes;
+      std::memcpy(message.data(), largest_.data(), sizeof(numbers));
+      std::memcpy(message.data() + line, &bytes, sizeof(bytes));
+      messages.send(all[i].rank, stream, message.first(2 * line + rounded(all[i].bytes)), 0);
+    }
+    return true;
+  }
   void tell(any_mailbox& messages) {
-    const auto message = buffer(round_, peers(round_));
+    if (tell_apart(messages)) return;
+    const auto message = buffer(round_, peers(round_)).first(record_ != nullptr ? message_bytes(round_) : line);
     std::memcpy(message.data(), largest_.data(), sizeof(numbers));
     auto bytes = sizeof(numbers);
     if (record_ != nullptr && most_words() != 0) {
