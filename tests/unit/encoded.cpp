@@ -329,6 +329,18 @@ TEST_CASE("encoded: what the largest elements leave out, and a threshold does, i
       }
     });
   };
+  // And without memory, alone and before a quantiser, where blocks keep different numbers of elements.
+  for (const std::size_t n : {std::size_t{300}, std::size_t{5000}}) {
+    const auto inputs = inputs_of(3, n);
+    const auto large = [](std::vector<float> x) {
+      for (auto& v : x)
+        if (std::abs(v) < 1.5F) v = 0;
+      return x;
+    };
+    expect_everywhere(inputs, sum_of(inputs, large), omni::threshold_elements{.least = 1.5});
+    expect_everywhere(inputs, sum_of(inputs, [&](const auto& x) { return brains(large(x)); }),
+                      omni::threshold_elements{.least = 1.5} | omni::to<omni::bfloat16>{.results = result_form::as_they_are});
+  }
   run(omni::top_elements{.count = 30});
   run(omni::threshold_elements{.least = 2});
 }

@@ -63,7 +63,8 @@ requires(!detail::has_choice<Second> && !magnitude_sparsifier<First>) struct com
       for (std::size_t i = 0; i < k; ++i) own.values[i] = x[own.at[i]] * times;
       std::fill(own.values.begin() + static_cast<std::ptrdiff_t>(k), own.values.end(), A{});
       if constexpr (First::indexes_travel)
-        for (std::size_t i = 0; i < k; ++i) write_place(to, i, detail::bytes_of_place(x.size()), own.at[i]);
+        for (std::size_t i = 0; i < own.values.size(); ++i)  // what follows the last one does not ascend
+          write_place(to, i, detail::bytes_of_place(x.size()), i < k ? own.at[i] : 0);
       second.encode(std::span<const A>(own.values), key_of_second(key), to + places_bytes(x.size()));
     }
   }
@@ -76,7 +77,10 @@ requires(!detail::has_choice<Second> && !magnitude_sparsifier<First>) struct com
       second.decode(from + places_bytes(to.size()), key_of_second(key), own.values);
       std::size_t k = 0;
       if constexpr (First::indexes_travel) {
-        for (k = 0; k < first.kept(to.size()); ++k) own.at[k] = read_place(from, k, detail::bytes_of_place(to.size()));
+        for (; k < own.values.size(); ++k) {
+          own.at[k] = read_place(from, k, detail::bytes_of_place(to.size()));
+          if (k != 0 && own.at[k] <= own.at[k - 1]) break;
+        }
       } else {
         k = first.pick(std::span<const A>(), to.size(), key, own.at);
       }

@@ -18,9 +18,10 @@ namespace omni {
 /// ones those that come first. Contractive, delta = k / n; meant for error_feedback. NaN come before all others; zeros are never
 /// sent. In a group, of all its tensors together.
 ///
-/// The limit is found in a pass over the tensor before anything is sent, with 12 to 24 bytes of memory for each element that is
-/// kept. What is kept travels as packed blocks: an index of one byte for each element, or a bit for each of its block, and 8 bytes
-/// a block. No quantiser may follow: blocks keep different numbers of elements.
+/// The limit is found in a pass over the tensor before anything is sent, with 8 bytes of memory for each element near it or above:
+/// for some more than are kept, or for all where magnitudes are alike. What is kept travels as packed blocks: an index (1 byte in
+/// blocks of up to 256 elements, 2 up to 65536) for each element, or a bit for each of its block, and 8 bytes a block. No quantiser
+/// may follow: blocks keep different numbers of elements.
 ///
 /// Method: top-k of gradients, Aji, Heafield: Sparse Communication for Distributed Gradient Descent, EMNLP 2017, arXiv 1704.05021.
 struct top_elements {

@@ -43,8 +43,8 @@ class own_record : public interface {
 
   /// Writes what goes with them; how many bytes.
   virtual std::size_t write_message(std::span<std::byte> room) = 0;
-  /// Of messages that go straight to each rank: writes what that rank has to know, or nothing, where all are told the same. False
-  /// then.
+  /// Where messages go straight to each rank: writes for each what it has to know. False, and nothing written, if all are told the
+  /// same.
   virtual bool write_messages(std::span<told_rank> /*all, this one, too*/) { return false; }
   /// Folds what came from all ranks, when they are known to have called alike.
   virtual void fold_messages(std::span<const std::span<const std::byte>> all, report& r) = 0;

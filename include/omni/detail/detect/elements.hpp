@@ -74,10 +74,18 @@ inline void pick_bits(std::span<const std::uint64_t> bits, std::span<const std::
 }
 #endif
 
+/// Whether they are found by vectors, as fast as memory gives them.
+inline bool finds_by_vectors([[maybe_unused]] const null_element& null) {
+#if OMNI_DETAIL_ELEMENT_VECTORS
+  return for_elements() != element_instructions::words && null.tiles() && std::has_single_bit(null.bytes()) && null.bytes() <= 16;
+#else
+  return false;
+#endif
+}
 /// Sets the bits of the n elements of a block that are not null. How many there are.
 inline std::size_t find_elements(const std::byte* block, std::size_t n, const null_element& null, std::span<std::uint64_t> bits) {
 #if OMNI_DETAIL_ELEMENT_VECTORS
-  if (for_elements() != element_instructions::words && null.tiles() && std::has_single_bit(null.bytes()) && null.bytes() <= 16) {
+  if (finds_by_vectors(null)) {
     const auto whole = bits.first(n / 64);
     const auto found = find_in_words(block, null, whole);
     if (n % 64 == 0) return found;

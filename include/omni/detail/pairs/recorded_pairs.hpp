@@ -202,7 +202,7 @@ class recorded_pairs final : lent_state<recorded_state>, public own_record {
     if (how_ != pair_folding::by_split || !split.is_known(ranks_)) return false;
     split.settle(call_->sizes.largest_key, ranks_);
     is_told_apart_ = true;
-    bool fits = true;
+    bool fits = call_->pairs <= std::numeric_limits<std::uint32_t>::max();  // of which headers tell
     for (auto& t : all) {
       t.bytes = sizeof(header);
       write_header(t.room, call_->pairs, state::last);
@@ -234,7 +234,7 @@ class recorded_pairs final : lent_state<recorded_state>, public own_record {
     for (const auto& w : s_->written) pairs += w.pairs.end;
     const auto told = s_->told.list(key_bytes(), row_bytes());
     told.clear();
-    told.reserve(pairs);  // nothing moves while it is read
+    told.reserve(pairs - s_->written[rank_].pairs.end);  // nothing moves while it is read
     for (std::size_t k = 0; k < all.size(); ++k) {
       auto& p = s_->written[k].pairs;
       const auto before = told.size();

@@ -26,7 +26,8 @@ class block_scanner {
   void take_whole_runs() { whole_ = whole_runs(call_->is_seen_exactly(), 40); }
   /// Blocks are packed: it looks at each element, where it can, so that they are read once.
   void look_at_elements() {
-    looks_at_elements_ = call_->is_seen_exactly() && call_->equal_blocks() && call_->uniform_block() % 64 == 0;
+    looks_at_elements_ =
+        call_->is_seen_exactly() && finds_by_vectors(call_->null()) && call_->equal_blocks() && call_->uniform_block() % 64 == 0;
   }
   /// Of a block that was found, a bit for each element that is not null, until the next run is scanned; nothing, if it has not
   /// looked at them.
