@@ -274,6 +274,13 @@ TEST_CASE("encoded: of equal magnitudes the first are kept, no zeros, and NaN be
       CHECK(differ(out, largest_of(x, k)) == "");
       CHECK(r.encoded_bytes == std::min<std::size_t>(k, 2000) * (sizeof(float) + 1));
     });
+    // On ranks that have other signs, each for itself.
+    std::vector<std::vector<float>> inputs(3, x);
+    for (auto& v : inputs[1]) v = std::isnan(v) ? 1.0F : -2 * v;
+    const auto wanted = sum_of(inputs, [&](const auto& v) { return largest_of(v, k); });
+    for (const auto& out : outputs<threads>(inputs, omni::top_elements{.count = k})) {
+      for (std::size_t i = 0; i < x.size(); ++i) CHECK((out[i] == wanted[i] || (std::isnan(out[i]) && std::isnan(wanted[i]))));
+    }
   }
   threads::run(2, [&](threads& comm) {  // of a block without any nothing is sent
     std::vector<float> y(10000, static_cast<float>(comm.rank()) + 1.0F);
@@ -292,6 +299,8 @@ TEST_CASE("encoded: of equal magnitudes the first are kept, no zeros, and NaN be
     }
     omni::allreduce(comm, d, got, omni::top_elements{.share = 0.05});
     CHECK(got == largest_of(d, 50));
+    omni::allreduce(comm, d, got, omni::top_elements{.share = 1});
+    CHECK(got == d);
     omni::allreduce(comm, h, half_got, omni::top_elements{.share = 0.05});
     CHECK(differ(half_got, largest_of(h, 50)) == "");
     std::vector<std::vector<float>> tensors{std::vector<float>(300, 1.0F), {}, std::vector<float>(77, 2.0F)};

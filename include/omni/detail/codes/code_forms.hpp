@@ -57,10 +57,10 @@ inline constexpr bool chooses_blocks = requires(const C& c) {
   c.factor(std::size_t{1});
 }
 &&!element_sparsifier<C>;
-/// Whether few elements of a block are left, and travel as elements.
+/// Whether it chooses elements, and is no quantiser: what is left travels as elements.
 template <class C>
 inline constexpr bool picks_elements = element_sparsifier<C> || magnitude_sparsifier<C>;
-/// Whether few elements of a block are left.
+/// Whether few elements of a block are left, whatever they become.
 template <class C>
 inline constexpr bool keeps_elements = picks_elements<C>;
 template <class C>

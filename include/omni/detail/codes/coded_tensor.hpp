@@ -179,21 +179,22 @@ class coded_tensor final : public tensor_codec {
       }
       codec_.compressor().choose(squares, blocks(), keys_, s_->chosen);
     }
-    if constexpr (magnitude_sparsifier<C>) {
-      constexpr std::size_t samples = 64;
-      auto& largest = s_->largest;
-      largest.begin();
-      for (std::size_t i = 0; i < std::min(samples, blocks()); ++i) {
-        const auto stride = blocks() / std::min(samples, blocks());
-        largest.sample(load(i * stride + mixed(hash("sample"), i) % stride));
-      }
-      largest.guess(codec_.compressor().kept(pieces_.elements()), pieces_.elements());
-      do {
-        largest.begin_pass();
-        for (std::size_t b = 0; b < blocks(); ++b) largest.collect(load(b));
-      } while (!largest.is_enough());
-      limit_ = largest.template limit<A>();
+    if constexpr (magnitude_sparsifier<C>) limit_ = find_limit();
+  }
+  magnitude_limit<A> find_limit() {
+    auto& largest = s_->largest;
+    const auto samples = std::min<std::size_t>(64, blocks());
+    largest.begin();
+    for (std::size_t i = 0; i < samples; ++i) {
+      const auto stride = blocks() / samples;
+      largest.sample(load(i * stride + mixed(hash("sample"), i) % stride));
     }
+    largest.guess(codec_.compressor().kept(pieces_.elements()), pieces_.elements());
+    do {
+      largest.begin_pass();
+      for (std::size_t b = 0; b < blocks(); ++b) largest.collect(load(b));
+    } while (!largest.is_enough());
+    return largest.template limit<A>();
   }
   // What there is to encode of a block, and zeros behind it.
   std::span<const A> load(std::size_t block) {
