@@ -10,7 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <map>
+#include <numeric>
 #include <omni/omni.hpp>
 #include <string>
 #include <type_traits>
@@ -21,7 +21,7 @@
 #include "patterns.hpp"
 #include "storage.hpp"
 
-// Key-value tensors drawn at random, and what becomes of them: a std::map over all ranks' pairs, in rank order.
+// Key-value tensors drawn at random, and what becomes of them: all ranks' pairs sorted by key, those of one key in rank order.
 
 namespace testing {
 
@@ -132,45 +132,43 @@ std::vector<pairs<K, T>> draw_pairs(const pair_cell& c) {
   return all;
 }
 
-/// The keys of some pairs, each once, and their rows folded in the order given, from the first one.
+/// The keys of some pairs, each once and ascending, and their rows folded in the order given, from the first one.
 template <class K, class T, class F>
-std::map<K, std::vector<T>> merged(const pairs<K, T>& p, std::size_t width, const F& f) {
+pairs<K, T> merged(const pairs<K, T>& p, std::size_t width, const F& f) {
   using how = oracle::folding<T>;
-  std::map<K, std::vector<std::size_t>> where;
-  for (std::size_t i = 0; i < p.keys.size(); ++i) where[p.keys[i]].push_back(i);
-  std::map<K, std::vector<T>> all;
-  for (const auto& [key, rows] : where) {
-    std::vector<T> row;
-    for (std::size_t e = 0; e < width; ++e) {
-      if (rows.size() == 1) {
-        row.push_back(p.values[rows[0] * width + e]);
-        continue;
-      }
-      auto a = how::load(p.values[rows[0] * width + e]);
-      for (std::size_t i = 1; i < rows.size(); ++i) a = f(a, how::load(p.values[rows[i] * width + e]));
-      row.push_back(how::store(a));
+  std::vector<std::size_t> order(p.keys.size());  // a std::map of all keys takes ten times as long
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  const auto before = [&](std::size_t a, std::size_t b) { return p.keys[a] < p.keys[b]; };
+  if (!std::is_sorted(p.keys.begin(), p.keys.end())) std::stable_sort(order.begin(), order.end(), before);
+  pairs<K, T> all;
+  for (std::size_t first = 0, end = 0; first < order.size(); first = end) {
+    const auto key = p.keys[order[first]];
+    for (end = first + 1; end < order.size() && p.keys[order[end]] == key; ++end) {
     }
-    all.emplace(key, std::move(row));
+    all.keys.push_back(key);
+    const auto row = [&](std::size_t i) { return p.values.begin() + static_cast<std::ptrdiff_t>(order[i] * width); };
+    if (end == first + 1) {
+      all.values.insert(all.values.end(), row(first), row(first) + static_cast<std::ptrdiff_t>(width));
+      continue;
+    }
+    for (std::size_t e = 0; e < width; ++e) {
+      const auto value = [&](std::size_t i) { return how::load(p.values[order[i] * width + e]); };
+      auto a = value(first);
+      for (auto i = first + 1; i < end; ++i) a = f(a, value(i));
+      all.values.push_back(how::store(a));
+    }
   }
   return all;
 }
 template <class K, class T, class F>
 pairs<K, T> expected_pairs(const std::vector<pairs<K, T>>& ranks, std::size_t width, const F& f) {
-  const auto flat = [](const std::map<K, std::vector<T>>& m) {
-    pairs<K, T> p;
-    for (const auto& [key, row] : m) {
-      p.keys.push_back(key);
-      p.values.insert(p.values.end(), row.begin(), row.end());
-    }
-    return p;
-  };
   pairs<K, T> all;
   for (const auto& p : ranks) {
-    const auto mine = flat(merged(p, width, f));
+    const auto mine = merged(p, width, f);
     all.keys.insert(all.keys.end(), mine.keys.begin(), mine.keys.end());
     all.values.insert(all.values.end(), mine.values.begin(), mine.values.end());
   }
-  return flat(merged(all, width, f));
+  return merged(all, width, f);
 }
 
 /// The pairs of a union whose keys lie in [first, first + n).
@@ -211,7 +209,7 @@ std::string difference(const omni::sparse_tensor<K, T>& got, const pairs<K, T>& 
   return {};
 }
 
-/// One call on every rank of `Ranks`, held against the map; `f` is what the operation ought to do.
+/// One call on every rank of `Ranks`, held against the sorted pairs; `f` is what the operation ought to do.
 template <class K, class T, class Ranks, class F, class Op, class... Policies>
 void check_pairs_with(const pair_cell& c, const F& f, const Op& op, const Policies&... policies) {
   const auto inputs = draw_pairs<K, T>(c);
@@ -224,7 +222,7 @@ void check_pairs_with(const pair_cell& c, const F& f, const Op& op, const Polici
     const omni::sparse_view view{inputs[r].keys, std::span<const T>(values.data(), values.size()), c.width};
     const auto got = omni::allreduce(comm, view, policies..., op);
     wrong[r] = difference(got, wanted);
-    if (wrong[r].empty() && got.report.blocks_sent != merged(inputs[r], c.width, f).size()) wrong[r] = "the report's keys";
+    if (wrong[r].empty() && got.report.blocks_sent != merged(inputs[r], c.width, f).keys.size()) wrong[r] = "the report's keys";
     sent[r] = got.report.bytes_sent;
     received[r] = got.report.bytes_received;
   });

@@ -220,14 +220,15 @@ namespace {
 /// The k largest elements of a tensor, the first of equal ones, NaN before all; zeros elsewhere.
 template <class T>
 std::vector<T> largest_of(const std::vector<T>& x, std::size_t k) {
+  std::vector<double> size;
   std::vector<std::size_t> order;
-  const auto size = [&](std::size_t i) {
+  for (std::size_t i = 0; i < x.size(); ++i) {
     const auto v = static_cast<double>(x[i]);
-    return std::isnan(v) ? std::numeric_limits<double>::infinity() : std::min(std::abs(v), std::numeric_limits<double>::max());
-  };
-  for (std::size_t i = 0; i < x.size(); ++i)
-    if (size(i) != 0) order.push_back(i);
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return size(a) > size(b); });
+    size.push_back(std::isnan(v) ? std::numeric_limits<double>::infinity()
+                                 : std::min(std::abs(v), std::numeric_limits<double>::max()));
+    if (size[i] != 0) order.push_back(i);
+  }
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return size[a] > size[b]; });
   std::vector<T> kept(x.size());
   for (std::size_t i = 0; i < std::min(k, order.size()); ++i) kept[order[i]] = x[order[i]];
   return kept;
