@@ -47,10 +47,11 @@ int run(int argc, char** argv) {
   double percent = 10;
   int repeats = 5, window = 0;
   std::string json;
-  bool only_udp = false;
+  bool only_udp = false, elements = false;
   CLI::App app("omni::allreduce over transports that lose packets");
   app.add_option("--size", mebibytes, "MiB of the tensor, float")->capture_default_str();
   app.add_option("--density", percent, "percent of blocks that are not null on a rank")->capture_default_str();
+  app.add_flag("--elements", elements, "percent of elements instead, at random; slots also without packing");
   app.add_option("--losses", losses, "percent of datagrams that are dropped on purpose")->delimiter(',')->capture_default_str();
   app.add_option("--block", block, "elements of a block")->capture_default_str();
   app.add_option("--datagram", datagram, "bytes of a UDP datagram")->capture_default_str();
@@ -68,9 +69,10 @@ int run(int argc, char** argv) {
   const std::size_t n = (mebibytes << 20U) / sizeof(float);
   std::vector<float> input(n), x, expected(n);
   std::mt19937_64 g(static_cast<std::uint64_t>(rank) + 1);
-  for (std::size_t first = 0; first < n; first += block)
+  const auto together = elements ? 1 : block;
+  for (std::size_t first = 0; first < n; first += together)
     if (std::uniform_real_distribution<double>(0, 100)(g) < percent)
-      for (std::size_t i = first; i < std::min(first + block, n); ++i) input[i] = static_cast<float>(1 + g() % 4);
+      for (std::size_t i = first; i < std::min(first + together, n); ++i) input[i] = static_cast<float>(1 + g() % 4);
   MPI_Allreduce(input.data(), expected.data(), static_cast<int>(n), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
 
   const omni::fixed_blocks blocks{block};
@@ -105,14 +107,18 @@ int run(int argc, char** argv) {
       nets.push_back(std::make_unique<omni::transport::lossy<omni::transport::udp>>(
           *sockets.back(), omni::transport::loss{.drop = share / 100, .seed = 7}));
       auto* const net = nets.back().get();
-      ways.push_back({"slots, UDP " + std::to_string(bytes),
-                      share,
-                      [&, net](std::vector<float>& t) {
-                        return omni::allreduce(*net, t, omni::colocated{0, window}, blocks);
-                      },
-                      {},
-                      {},
-                      0});
+      const auto add = [&](const char* how, omni::packing pack) {
+        ways.push_back({"slots, UDP " + std::to_string(bytes) + how,
+                        share,
+                        [&, net, pack](std::vector<float>& t) {
+                          return omni::allreduce(*net, t, omni::colocated{0, window}, omni::fixed_blocks{block, pack});
+                        },
+                        {},
+                        {},
+                        0});
+      };
+      add("", omni::packing::automatic);
+      if (elements) add(", plain", omni::packing::never);
     }
 
   for (int i = -1; i < repeats; ++i)
@@ -127,8 +133,8 @@ int run(int argc, char** argv) {
   auto rows = nlohmann::json::array();
   double all_wrong = 0;
   if (rank == 0)
-    std::printf("# %d ranks, %zu MiB float, %g %% of blocks, median of %d, slowest rank\n%-18s %9s %10s %12s %8s %7s\n", ranks,
-                mebibytes, percent, repeats, "", "dropped", "ms", "sent B", "x none", "#wrong");
+    std::printf("# %d ranks, %zu MiB float, %g %% of %s, median of %d, slowest rank\n%-24s %9s %10s %12s %8s %7s\n", ranks,
+                mebibytes, percent, elements ? "elements" : "blocks", repeats, "", "dropped", "ms", "sent B", "x none", "#wrong");
   for (auto& w : ways) {
     std::vector<double> local{static_cast<double>(w.report.bytes_sent), w.wrong}, sum(2);
     MPI_Reduce(&local[0], &sum[0], 1, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
@@ -139,7 +145,7 @@ int run(int argc, char** argv) {
     // Of the same way, with nothing dropped on purpose; not a number if there is none.
     const auto lossless = std::find_if(ways.begin(), ways.end(), [&](const way& o) { return o.name == w.name && o.drop == 0; });
     const double none = lossless != ways.end() ? median(lossless->seconds) : std::nan("");
-    std::printf("%-18s %7.1f %% %10.1f %12.0f %8.2f %7.0f\n", w.name.c_str(), w.drop, time * 1e3, sum[0], time / none, sum[1]);
+    std::printf("%-24s %7.1f %% %10.1f %12.0f %8.2f %7.0f\n", w.name.c_str(), w.drop, time * 1e3, sum[0], time / none, sum[1]);
     rows.push_back({{"way", w.name},
                     {"dropped", w.drop / 100},
                     {"ms", time * 1e3},

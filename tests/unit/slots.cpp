@@ -2,15 +2,19 @@
 // SPDX-License-Identifier: BSL-1.0
 #include <doctest/doctest.h>
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <numeric>
 #include <omni/omni.hpp>
 #include <omni/transport/udp.hpp>
+#include <span>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "../support/effort.hpp"
@@ -64,6 +68,152 @@ TEST_CASE("the same with servers") {
       const omni::dedicated one_slot{.servers = 2, .packet_bytes = 600, .window = 1};
       if (seed % 4 < 2) check_lossy<losing_served<2>, float>(c, omni::sum{}, fixed_blocks{4}, one_slot);
     }
+}
+
+namespace {
+
+/// Who packs: nobody, all, every other rank, whoever finds it worth while.
+constexpr std::array<int, 4> who_packs{0, 1, 2, 3};
+fixed_blocks blocks_of(int who, int rank) {
+  const bool packs = who == 1 || (who == 2 && rank % 2 == 0);
+  return {.elements = 64, .pack = who == 3 ? omni::packing::automatic : packs ? omni::packing::always : omni::packing::never};
+}
+
+constexpr std::size_t scattered_size = 17024;  // large enough to be asked whether packing is worth while
+/// Two calls of a tensor that has an element in so many that is not null; all ranks' reports of the first.
+template <class Ranks, class T, class Op>
+std::vector<omni::report> packed_reports(int ranks, int who, std::size_t every, const Op& op) {
+  constexpr auto n = scattered_size;
+  const auto null = oracle::null_of<Op, T>();
+  std::vector<std::vector<T>> inputs(static_cast<std::size_t>(ranks), std::vector<T>(n, null));
+  for (std::size_t r = 0; r < inputs.size(); ++r)
+    for (std::size_t i = every == 1 ? 0 : 3 * r; i < n; i += every) inputs[r][i] = static_cast<T>(1 + i % 100 + r);
+  const auto wanted = oracle::fold_in_rank_order(inputs, oracle::twin<Op>{});
+  std::vector<omni::report> reports(inputs.size());
+  std::vector<int> right(inputs.size());
+  Ranks::run(ranks, [&](auto& comm) {
+    const auto r = static_cast<std::size_t>(comm.rank());
+    auto x = inputs[r];
+    std::vector<T> out(n, T(7));
+    const auto blocks = blocks_of(who, comm.rank());
+    reports[r] = omni::allreduce(comm, x, out, op, blocks);
+    omni::allreduce(comm, x, op, blocks);
+    right[r] = oracle::equal(x, wanted) && oracle::equal(out, wanted) ? 1 : 0;
+  });
+  CHECK(right == std::vector<int>(inputs.size(), 1));
+  return reports;
+}
+
+}  // namespace
+
+TEST_CASE("blocks travel as their elements that are not null, whoever packs, whatever is lost") {
+  for (const auto share : {0.0, 0.05})
+    for (const int who : who_packs) {
+      CAPTURE(share);
+      CAPTURE(who);
+      losing::network = testing::trouble(share, static_cast<std::uint64_t>(31 + who));
+      for (const int ranks : {1, 3}) {
+        CAPTURE(ranks);
+        const auto few = packed_reports<losing, float>(ranks, who, 50, omni::sum{});
+        for (std::size_t r = 0; r < few.size(); ++r) {
+          const bool packs = blocks_of(who, static_cast<int>(r)).pack != omni::packing::never;
+          if (ranks > 1) CHECK(few[r].elements_sent == (packs ? (scattered_size - 3 * r + 49) / 50 : scattered_size));
+          if (who == 0) CHECK(few[r].bytes_saved == 0);
+          // Of a block's 256 bytes 14 remain, and of results not many more; of what is sent again nothing is known.
+          if (who == 1 && share == 0 && ranks > 1) CHECK(few[r].bytes_saved > 2 * few[r].bytes_sent);
+        }
+        packed_reports<losing, int>(ranks, who, 50, omni::band{});
+        // Blocks that would be longer so go as they are.
+        for (const auto& r : packed_reports<losing, double>(ranks, who, 1, omni::min{})) CHECK(r.bytes_saved == 0);
+      }
+      packed_reports<losing_served<2>, float>(3, who, 50, omni::sum{});
+      packed_reports<losing_served<1>, int>(2, who, 20, omni::max{});
+    }
+}
+
+TEST_CASE("a packed block that lies is refused by whom it is sent to") {
+  using omni::detail::packed_header;
+  using omni::detail::slot_kind;
+  constexpr std::size_t n = 64;
+  std::vector<int> x(n, 0), out(n, 0);
+  x[5] = 7;
+  // Of a datagram that lies there.
+  const auto size_of = [](const omni::detail::aligned_bytes& room) {
+    omni::detail::slot_header h;
+    std::memcpy(&h, room.span().data(), sizeof(h));
+    return static_cast<std::size_t>(h.bytes);
+  };
+  struct without_identity {
+    int operator()(int a, int b) const { return a + b; }
+  };
+  // What an owner makes of a contribution, and a worker of a result, with these bits, and so many bytes that say that this many
+  // elements are in a list.
+  const auto answers = [&](const auto& op, std::uint64_t present, std::uint64_t packed, std::uint32_t elements, std::size_t bytes) {
+    using op_type = std::decay_t<decltype(op)>;
+    using call_type = omni::detail::typed_call<int, op_type, fixed_blocks, omni::scalar_detector>;
+    const typename call_type::policies policies(op, {n}, {});
+    call_type call(policies, x, out);
+    call.topology = "colocated";
+    const auto mine = omni::detail::sign(call, "colocated", 512, 1);
+    omni::detail::reductions known;
+    known.add(call);
+    omni::detail::slot_owner owner(1, 1, 0, 1, 0, &known);
+    omni::detail::slot_worker worker(call, mine, 1, 0, {1});
+    std::vector<omni::detail::aligned_bytes> sent;
+    const auto keep = [&](int, std::span<const std::byte> d) {
+      sent.emplace_back(d.size());
+      std::copy(d.begin(), d.end(), sent.back().span().begin());
+    };
+    const auto read = [](std::span<const std::byte> datagram) {
+      omni::detail::slot_reader d;
+      REQUIRE(d.parse(datagram));
+      return d;
+    };
+    worker.start(0, 0, keep);
+    owner.take(0, read(sent.at(0).span()), keep);
+    worker.take(0, read(sent.at(1).span()), 0, keep);
+    REQUIRE(sent.size() == 3);
+    const auto forged = [&](slot_kind kind) {
+      omni::detail::aligned_bytes room(512);
+      omni::detail::slot_writer d(room.span(), {.kind = kind, .step = 1, .rows = 1, .present = present, .packed = packed});
+      d.row(0, omni::detail::slot_map::no_row);
+      auto* const at = d.add(bytes);
+      std::memset(at, 0, bytes);
+      const packed_header h = elements | std::uint32_t{2} << 30U;
+      if (packed != 0 && bytes >= sizeof(h)) std::memcpy(at, &h, sizeof(h));
+      static_cast<void>(d.close());
+      return room;
+    };
+    const auto told = [&](const auto& take) -> std::string {
+      try {
+        take();
+      } catch (const omni::protocol& e) {
+        return e.what();
+      }
+      return "taken";
+    };
+    const auto contribution = forged(slot_kind::contribution), result = forged(slot_kind::result);
+    return std::array{told([&] { owner.take(0, read(contribution.span().first(size_of(contribution))), keep); }),
+                      told([&] { worker.take(0, read(result.span().first(size_of(result))), 0, keep); })};
+  };
+  const auto refused = [](const std::array<std::string, 2>& told, const char* why) {
+    for (const auto& t : told) {
+      CAPTURE(t);
+      CHECK(t.find(why) != std::string::npos);
+    }
+  };
+  constexpr const char* length = "length and contents differ";
+  refused(answers(omni::sum{}, 1, 1, 1, 9), "taken");
+  refused(answers(omni::sum{}, 1, 0, 0, 256), "taken");
+  refused(answers(omni::sum{}, 1, 3, 1, 9), "packed blocks that are not there");
+  refused(answers(omni::sum{}, 1, 1, 65, 4 + 65 * 5), length);
+  refused(answers(omni::sum{}, 1, 1, 1, 8), length);
+  refused(answers(omni::sum{}, 1, 1, 1, 10), length);
+  refused(answers(omni::sum{}, 1, 1, 2, 14), length);  // the same index twice
+  refused(answers(omni::sum{}, 1, 0, 0, 255), length);
+  CHECK(answers(omni::sum{}, 0, 1, 0, 4)[0].find("packed blocks that are not there") != std::string::npos);
+  CHECK(answers(without_identity{}, 1, 1, 1, 9)[0].find("packed blocks where no element is null") != std::string::npos);
+  CHECK(answers(without_identity{}, 1, 1, 1, 9)[1].find(length) != std::string::npos);
 }
 
 TEST_CASE("one cluster after the other on a transport: who has left the last one has not left the next") {

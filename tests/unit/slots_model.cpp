@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <omni/omni.hpp>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -88,8 +89,9 @@ struct outcome {
   std::size_t states = 0, wrong = 0, stuck = 0, ends = 0;
 };
 
-// `odd`: the last rank's operation has other values.
-outcome explore(const std::vector<std::vector<int>>& inputs, std::size_t block, std::size_t datagram, int slots, bool odd) {
+// `odd`: the last rank's operation has other values. `packs`: the first rank packs its blocks.
+outcome explore(const std::vector<std::vector<int>>& inputs, std::size_t block, std::size_t datagram, int slots, bool odd,
+                bool packs = false) {
   const auto n = inputs[0].size();
   std::vector<int> wanted(n, 0);
   for (const auto& in : inputs)
@@ -111,7 +113,7 @@ outcome explore(const std::vector<std::vector<int>>& inputs, std::size_t block, 
     std::vector<std::uint64_t> filled(n / block / 64 + 1, 0);
     for (std::size_t i = 0; i < n; ++i)
       if (inputs[w][i] != 0) filled[i / block / 64] |= std::uint64_t{1} << (i / block % 64);
-    first.workers.emplace_back(c, mine, std::size_t{1}, 7U, filled);
+    first.workers.emplace_back(c, mine, std::size_t{1}, 7U, filled, std::nullopt, packs && w == 0);
   }
   first.out = out;
   first.start();
@@ -154,13 +156,14 @@ outcome explore(const std::vector<std::vector<int>>& inputs, std::size_t block, 
   return found;
 }
 
-// Block b of rank r is not null where bit b of filled[r] is set.
-std::vector<std::vector<int>> made(const std::vector<unsigned>& filled, std::size_t blocks, std::size_t block) {
+// Block b of rank r is not null where bit b of filled[r] is set, nor is one of `every` of its elements.
+std::vector<std::vector<int>> made(const std::vector<unsigned>& filled, std::size_t blocks, std::size_t block,
+                                   std::size_t every = 1) {
   std::vector<std::vector<int>> all;
   for (std::size_t r = 0; r < filled.size(); ++r) {
     all.emplace_back(blocks * block, 0);
     for (std::size_t i = 0; i < blocks * block; ++i)
-      if ((filled[r] >> (i / block) & 1U) != 0) all.back()[i] = static_cast<int>(1 + 10 * r + i);
+      if ((filled[r] >> (i / block) & 1U) != 0 && i % every == 0) all.back()[i] = static_cast<int>(1 + 10 * r + i);
   }
   return all;
 }
@@ -183,6 +186,16 @@ TEST_CASE("slots, exhaustively: 2 workers, 1 owner, 2 slots") {
     }
   CHECK(most > 500);
   MESSAGE("states, at most: ", most);
+}
+
+TEST_CASE("slots, exhaustively: blocks that travel packed, and blocks of another worker that do not") {
+  for (const auto& filled : {std::vector<unsigned>{0xff, 0xff}, {0x5a, 0xcc}, {0, 0x66}}) {
+    const auto found = explore(made(filled, 8, 48, 12), 48, 512, 2, false, true);
+    CAPTURE(filled[0]);
+    CHECK(found.ends > 0);
+    CHECK(found.wrong == 0);
+    CHECK(found.stuck == 0);
+  }
 }
 
 TEST_CASE("slots, exhaustively: 3 workers, and calls that differ") {

@@ -16,7 +16,9 @@
 
 #include "../../error.hpp"
 #include "../../reduction.hpp"
+#include "../detect/mark.hpp"
 #include "../memory/aligned_bytes.hpp"
+#include "../wire/packed_block.hpp"
 #include "../wire/packet.hpp"
 #include "../wire/slot_packet.hpp"
 #include "slot_map.hpp"
@@ -28,7 +30,8 @@ namespace omni::detail {
 ///
 /// Each slot has two versions: the step that is being gathered, with what each worker has sent of it, and the step before, of which
 /// the result is kept until the last worker has taken part in the next: nobody who lacks it has. A contribution to the one that has
-/// been seen before is dropped; one to the other is answered with its result; older ones are dropped.
+/// been seen before is dropped; one to the other is answered with its result; older ones are dropped. Blocks that come packed are
+/// unpacked when they come; then results go packed, too, where they are shorter so.
 ///
 /// Memory: slots x datagram x (workers + 1).
 class slot_owner {
@@ -91,6 +94,8 @@ class slot_owner {
     }
     return found;
   }
+  /// Bytes that packing results has saved on the way to each worker.
+  [[nodiscard]] std::size_t saved() const { return saved_; }
   /// How often a worker has told anything new.
   [[nodiscard]] std::size_t steps() const { return steps_; }
   /// Nobody needs anything more.
@@ -103,7 +108,7 @@ class slot_owner {
   }
   /// Of buffers.
   [[nodiscard]] std::size_t bytes() const {
-    auto n = greeting_.size() + 2 * sizeof(slot_header) * calls_.size();
+    auto n = greeting_.size() + 2 * sizeof(slot_header) * calls_.size() + folded_.size() + packer_.kept_bytes();
     for (const auto& t : slots_) {
       n += t.result.size();
       for (const auto& c : t.contributions) n += c.size();
@@ -120,6 +125,7 @@ class slot_owner {
     for (const auto row : first_) give(row);
     for (const auto& t : slots_) {
       give(t.step);
+      give(t.packs);
       for (const auto row : t.rows) give(row);
       for (const auto row : t.next) give(row);
       f(t.result.span().first(t.result_bytes));
@@ -147,6 +153,7 @@ class slot_owner {
     std::vector<aligned_bytes> contributions;  // elements, by worker
     std::vector<std::size_t> bytes;            // of them
     std::vector<std::uint64_t> present;        // which columns they are of
+    bool packs = false;                        // some block has come packed
     aligned_bytes result;                      // of the step before: a datagram
     std::size_t result_bytes = 0;
   };
@@ -190,7 +197,10 @@ class slot_owner {
     const auto alike = [&](const signature& s) { return s == call; };
     fold_ = std::all_of(calls_.begin(), calls_.end(), alike) && call.version == OMNI_VERSION ? known_->find(call) : nullptr;
     phase_ = fold_ != nullptr ? phase::folding : phase::refusing;
-    if (fold_ != nullptr) open(call);
+    if (fold_ != nullptr) {
+      if (!fold_->null.empty()) null_ = {fold_->null.data(), fold_->null.size()};
+      open(call);
+    }
     for (std::size_t w = 0; w < calls_.size(); ++w) welcome(w, send);
   }
   void open(const signature& s) {
@@ -214,6 +224,7 @@ class slot_owner {
     t.next.assign(map_.columns, slot_map::no_row);
     t.seen.assign(calls_.size(), false);
     t.missing = calls_.size();
+    t.packs = false;
   }
   // What a worker hears once all have been heard.
   void welcome(std::size_t w, const send_function& send) {
@@ -277,21 +288,27 @@ class slot_owner {
     if (t.seen[w]) return;
     if (h.rows != static_cast<std::uint32_t>(std::popcount(t.active))) refuse("not a row for each column");
     if ((h.present & ~t.active) != 0) refuse("blocks of columns that have ended");
-    std::size_t bytes = 0;
+    if ((h.packed & ~h.present) != 0) refuse("packed blocks that are not there");
+    if (h.packed != 0 && null_.element() == nullptr) refuse("packed blocks where no element is null");
     for_each_column(t.active, [&](std::size_t c, std::size_t i) {
       const auto next = d.row(i);
       if (next != slot_map::no_row && (next <= t.rows[c] || next >= map_.rows())) refuse("rows do not ascend, or are past the end");
-      if ((h.present >> c & 1U) == 0) return;
-      const auto b = block_bytes(h.slot, c, t.rows[c]);
-      if (b == 0) refuse("a block past the end");
-      bytes += b;
+      if ((h.present >> c & 1U) != 0 && block_bytes(h.slot, c, t.rows[c]) == 0) refuse("a block past the end");
     });
-    const auto e = d.elements();
-    if (e.size() != bytes) refuse("length and contents differ");
-    for_each_column(t.active, [&](std::size_t c, std::size_t i) { t.next[c] = std::min(t.next[c], d.row(i)); });
     auto& kept = t.contributions[w];
     if (kept.empty()) kept = aligned_bytes(static_cast<std::size_t>(calls_[0].packet_bytes));
-    std::copy(e.begin(), e.end(), kept.span().begin());
+    auto rest = d.elements();
+    std::size_t bytes = 0;
+    for_each_column(h.present, [&](std::size_t c, std::size_t) {
+      const auto to = kept.span().subspan(bytes, block_bytes(h.slot, c, t.rows[c]));
+      const auto taken = d.read_block(c, rest, null_, to);
+      if (taken == 0) refuse("length and contents differ");
+      rest = rest.subspan(taken);
+      bytes += to.size();
+    });
+    if (!rest.empty()) refuse("length and contents differ");
+    for_each_column(t.active, [&](std::size_t c, std::size_t i) { t.next[c] = std::min(t.next[c], d.row(i)); });
+    t.packs = t.packs || h.packed != 0;
     t.bytes[w] = bytes;
     t.present[w] = h.present;
     t.seen[w] = true;
@@ -319,8 +336,10 @@ class slot_owner {
       }
       // A row is only ever told by a worker that has it.
       if (sources_.empty()) throw protocol(rank_, "a row that nobody has");
-      fold_->fold(std::span<const void* const>(sources_), sources_.size() < calls_.size(), d.add(bytes),
+      auto* const to = t.packs ? room_for(bytes) : d.add(bytes);
+      fold_->fold(std::span<const void* const>(sources_), sources_.size() < calls_.size(), to,
                   bytes / static_cast<std::size_t>(calls_[0].element_size));
+      if (t.packs) saved_ += d.add_block(c, {to, bytes}, null_, &packer_);
       d.row(i, t.next[c]);
     });
     const auto result = d.close();
@@ -332,6 +351,12 @@ class slot_owner {
     for (int w = 0; w < static_cast<int>(calls_.size()); ++w)
       if (w != rank_) send(w, result);
     if (rank_ < static_cast<int>(calls_.size())) send(rank_, result);
+  }
+
+  // For a folded block before it is packed.
+  std::byte* room_for(std::size_t bytes) {
+    if (folded_.size() < bytes) folded_ = aligned_bytes(bytes);
+    return folded_.span().data();
   }
 
   const reductions* known_;
@@ -346,9 +371,12 @@ class slot_owner {
   std::vector<std::uint32_t> first_;  // least first row that a worker has told, by slot and column
   aligned_bytes greeting_;            // the answer to all greetings
   std::vector<slot> slots_;
-  std::size_t steps_ = 0;
+  std::size_t steps_ = 0, saved_ = 0;
   std::vector<const void*> sources_;
   std::vector<std::size_t> at_;
+  null_element null_;  // of an operation that has one
+  block_packer packer_;
+  aligned_bytes folded_;
 };
 
 }  // namespace omni::detail

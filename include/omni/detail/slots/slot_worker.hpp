@@ -20,7 +20,7 @@
 #include "../../error.hpp"
 #include "../call/call.hpp"
 #include "../memory/aligned_bytes.hpp"
-#include "../memory/copy.hpp"
+#include "../wire/packed_block.hpp"
 #include "../wire/packet.hpp"
 #include "../wire/slot_packet.hpp"
 #include "slot_map.hpp"
@@ -40,16 +40,18 @@ class slot_worker {
   static constexpr int farewells = 12;  ///< times that a worker says it is done before it goes without an answer
 
   /// @param mine what this rank tells of the call: its blocks are those of the slots. @param filled bit for each block: it is not
-  /// null. @param answer_seconds what a quick answer took in earlier calls.
+  /// null. @param answer_seconds what a quick answer took in earlier calls. @param packs blocks travel packed where they are
+  /// shorter so.
   slot_worker(const call& work, const signature& mine, std::size_t owners, std::uint32_t number, std::vector<std::uint64_t> filled,
-              std::optional<double> answer_seconds = {})
+              std::optional<double> answer_seconds = {}, bool packs = false)
       : call_(work),
         mine_(mine),
         number_(number),
         map_(slot_map::of(mine, owners)),
         filled_(std::move(filled)),
         talks_(owners),
-        patience_(answer_seconds) {
+        patience_(answer_seconds),
+        packs_(packs) {
     for (std::size_t o = 0; o < owners; ++o) {
       auto& t = talks_[o];
       t.slots.resize(map_.slots);
@@ -165,11 +167,15 @@ class slot_worker {
   };
   [[nodiscard]] const std::optional<refused>& refused_by() const { return refused_; }
   [[nodiscard]] std::size_t union_blocks() const { return union_blocks_; }
+  /// Elements that have gone to the owners.
+  [[nodiscard]] std::size_t elements() const { return elements_; }
+  /// Bytes that packing has saved on the way to an owner.
+  [[nodiscard]] std::size_t saved(std::size_t owner) const { return talks_[owner].saved; }
   /// Seconds that a quick answer takes, if there was any.
   [[nodiscard]] std::optional<double> answer_seconds() const { return patience_.answer_seconds(); }
   /// Of buffers.
   [[nodiscard]] std::size_t bytes() const {
-    auto n = filled_.size() * sizeof(std::uint64_t);
+    auto n = filled_.size() * sizeof(std::uint64_t) + packer_.kept_bytes();
     for (const auto& t : talks_) {
       n += t.words.size();
       for (const auto& s : t.slots) n += s.sent.size();
@@ -212,9 +218,10 @@ class slot_worker {
     std::vector<slot> slots;
     std::size_t working = 0;  // slots that are not at their end
     std::uint64_t answers = 0;
-    double heard = 0;      // when the last of them came
-    aligned_bytes words;   // the greeting, and then that it is done
-    std::size_t said = 0;  // bytes of it
+    std::size_t saved = 0;  // bytes, by packing
+    double heard = 0;       // when the last of them came
+    aligned_bytes words;    // the greeting, and then that it is done
+    std::size_t said = 0;   // bytes of it
     int farewells = 0;
     slot_timer due;
 
@@ -294,8 +301,10 @@ class slot_worker {
     for_each_column(at.active, [&](std::size_t c, std::size_t i) {
       if ((present >> c & 1U) != 0) {
         const auto b = range(map_.block(o, s, c, at.rows[c]));
-        const auto bytes = b.size * call_.element_bytes();
-        copy_bytes(d.add(bytes), call_.in.data() + b.first * call_.element_bytes(), bytes);
+        const auto saved = d.add_block(c, call_.in.subspan(b.first * call_.element_bytes(), b.size * call_.element_bytes()),
+                                       call_.null(), packs_ ? &packer_ : nullptr);
+        t.saved += saved;
+        elements_ += saved != 0 ? packer_.elements() : b.size;
         at.next[c] = first_row(o, s, c, at.rows[c] + 1);
       }
       d.row(i, at.next[c]);
@@ -316,27 +325,29 @@ class slot_worker {
     if (h.step > at.step) refuse("the result of a later step");
     if (h.present != at.active || h.rows != static_cast<std::uint32_t>(std::popcount(at.active)))
       refuse("not a block for each column");
-    std::size_t bytes = 0;
+    if ((h.packed & ~h.present) != 0) refuse("packed blocks that are not there");
     for_each_column(at.active, [&](std::size_t c, std::size_t i) {
       const auto block = map_.block(o, h.slot, c, at.rows[c]);
       if (block >= map_.blocks) refuse("a block past the end");
-      bytes += range(block).size * call_.element_bytes();
       const auto next = d.row(i);
       if (next <= at.rows[c] || next > at.next[c] || (next != slot_map::no_row && next >= map_.rows()))
         refuse("rows do not ascend, or are past the end");
     });
-    if (d.elements().size() != bytes) refuse("length and contents differ");
+    auto rest = d.elements();
+    for_each_column(at.active, [&](std::size_t c, std::size_t) {
+      const auto b = range(map_.block(o, h.slot, c, at.rows[c]));
+      const auto to = call_.out.subspan(b.first * call_.element_bytes(), b.size * call_.element_bytes());
+      const auto bytes = d.read_block(c, rest, call_.null(), to);
+      if (bytes == 0) refuse("length and contents differ");
+      rest = rest.subspan(bytes);
+    });
+    if (!rest.empty()) refuse("length and contents differ");
     ++steps_;
     ++t.answers;
     t.heard = now;
     patience_.answered(at.due, now);
-    const auto* from = d.elements().data();
     std::uint64_t active = 0;
     for_each_column(at.active, [&](std::size_t c, std::size_t i) {
-      const auto b = range(map_.block(o, h.slot, c, at.rows[c]));
-      const auto size = b.size * call_.element_bytes();
-      copy_bytes(call_.out.data() + b.first * call_.element_bytes(), from, size);
-      from += size;
       ++union_blocks_;
       at.rows[c] = d.row(i);
       if (at.rows[c] != slot_map::no_row) active |= std::uint64_t{1} << c;
@@ -363,8 +374,10 @@ class slot_worker {
   std::vector<std::uint64_t> filled_;
   std::vector<talk> talks_;  // by owner
   std::optional<refused> refused_;
-  std::size_t union_blocks_ = 0, steps_ = 0;
+  std::size_t union_blocks_ = 0, steps_ = 0, elements_ = 0;
   slot_patience patience_;
+  bool packs_;
+  block_packer packer_;
 };
 
 }  // namespace omni::detail

@@ -26,6 +26,7 @@
 #include "../../topology/hierarchical.hpp"
 #include "../../topology/replicated.hpp"
 #include "../call/call.hpp"
+#include "../call/sample.hpp"
 #include "../call/sign.hpp"
 #include "../call/stopwatch.hpp"
 #include "../carry/any_transport.hpp"
@@ -86,7 +87,8 @@ class slot_engine {
 
   void start() {
     watch_.lap();
-    worker_.emplace(call_, mine_, owners(), messages_.call(), detect(), messages_.answer_seconds());
+    auto filled = detect();
+    worker_.emplace(call_, mine_, owners(), messages_.call(), std::move(filled), messages_.answer_seconds(), packs());
     report_.detect_seconds += watch_.lap();
     worker_->start(now(), messages_.oldest(), to_owners());
     watch_.lap();
@@ -115,6 +117,10 @@ class slot_engine {
     r = report_;
     r.blocks_total = static_cast<std::size_t>(mine_.blocks);
     r.union_blocks = worker_->union_blocks();
+    r.elements_sent = worker_->elements();
+    for (std::size_t o = 0; o < owners(); ++o)
+      if (servers_ != 0 || o != static_cast<std::size_t>(rank_)) r.bytes_saved += worker_->saved(o);
+    if (owner_) r.bytes_saved += owner_->saved() * static_cast<std::size_t>(ranks_ - 1);
     r.extra_bytes = worker_->bytes() + (owner_ ? owner_->bytes() : 0);
   }
 
@@ -147,6 +153,13 @@ class slot_engine {
         }
     }
     return filled;
+  }
+
+  // Each rank decides for itself: a datagram says of each block whether it is packed.
+  [[nodiscard]] bool packs() const {
+    if (!call_.may_be_packed()) return false;
+    if (call_.codec() != nullptr || call_.asks_to_pack_everywhere()) return true;
+    return call_.asks_to_pack() && call_.is_worth_packing(sample_of(call_).elements);
   }
 
   std::function<void(int, std::span<const std::byte>)> to_owners() {

@@ -7,9 +7,11 @@
 #include <cstdint>
 #include <cstring>
 #include <span>
-#include <string_view>
 #include <type_traits>
 
+#include "../detect/elements.hpp"
+#include "../memory/copy.hpp"
+#include "packed_block.hpp"
 #include "signature.hpp"
 
 // Datagrams of the slots, described in docs/wire_format.md: header, rows, elements. A datagram that was cut or changed on its way
@@ -44,7 +46,7 @@ struct slot_header {
   std::uint32_t oldest = 0;   ///< of a hello or leave: the oldest operation that the sender has under way
   std::uint64_t present = 0;  ///< bit for each column: its block is in the datagram
   std::uint64_t bytes = 0;    ///< of the datagram
-  std::uint64_t reserved = 0;
+  std::uint64_t packed = 0;   ///< bit for each of those: it travels as its elements that are not null (packed_block.hpp)
 };
 static_assert(sizeof(slot_header) == 64 && std::is_trivially_copyable_v<slot_header>);
 
@@ -85,6 +87,16 @@ class slot_writer {
     auto* const at = room_.data() + end_;
     end_ += bytes;
     return at;
+  }
+  /// A column's block, packed by `packer`, if there is one and the block is shorter so. How many bytes that saves.
+  std::size_t add_block(std::size_t column, std::span<const std::byte> block, const null_element& null, block_packer* packer) {
+    if (packer == nullptr || packer->measure(block.data(), block.size() / null.bytes(), null) >= block.size()) {
+      copy_bytes(add(block.size()), block.data(), block.size());
+      return 0;
+    }
+    packer->write(add(packer->bytes()), stores::vectors);
+    header_.packed |= std::uint64_t{1} << column;
+    return block.size() - packer->bytes();
   }
   [[nodiscard]] std::span<const std::byte> close() {
     header_.bytes = end_;
@@ -130,6 +142,16 @@ class slot_reader {
     return r;
   }
   [[nodiscard]] std::span<const std::byte> elements() const { return bytes_.subspan(start_); }
+  /// Writes the column's block, which `from` begins with, to as many bytes as it has elements. How many it travels in; 0: it is
+  /// none.
+  [[nodiscard]] std::size_t read_block(std::size_t column, std::span<const std::byte> from, const null_element& null,
+                                       std::span<std::byte> to) const {
+    if ((header.packed >> column & 1U) != 0)
+      return null.element() == nullptr ? 0 : unpack_block(from, to.size() / null.bytes(), null, to.data());
+    if (from.size() < to.size()) return 0;
+    copy_bytes(to.data(), from.data(), to.size());
+    return to.size();
+  }
   [[nodiscard]] std::span<const std::byte> bytes() const { return bytes_; }
 
   slot_header header;
