@@ -160,6 +160,14 @@ TEST_CASE("encoded: the bytes are fewer, and the report says so") {
     CHECK(t.union_density == doctest::Approx(0.01 / 4).epsilon(0.9));  // of what this rank gets or folds
     CHECK(t.bytes_sent < 2 * 41 * 1100 + 3 * 3000);
   });
+  // In shared memory, too, elements that were picked go without those that were not.
+  testing::sharing::run(4, [&](testing::sharing& comm) {
+    auto x = normal(n, comm.rank());
+    const auto r = omni::allreduce(comm, x, omni::colocated{}, omni::top_elements{.count = n / 100});
+    CHECK(r.elements_sent < n / 100);  // those of its own blocks stay here
+    CHECK(r.elements_sent > n / 200);
+    CHECK(r.bytes_sent < n / 100 * 5 * 5);  // 5 bytes each, to owners or with others' to the other three ranks
+  });
 }
 
 TEST_CASE("encoded: sparsifiers keep what they say") {
