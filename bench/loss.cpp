@@ -50,7 +50,8 @@ int run(int argc, char** argv) {
   bool only_udp = false, elements = false;
   CLI::App app("omni::allreduce over transports that lose packets");
   app.add_option("--size", mebibytes, "MiB of the tensor, float")->capture_default_str();
-  app.add_option("--density", percent, "percent of blocks that are not null on a rank")->capture_default_str();
+  app.add_option("--density", percent, "percent of blocks that are not null on a rank, or of elements with --elements")
+      ->capture_default_str();
   app.add_flag("--elements", elements, "percent of elements instead, at random; slots also without packing");
   app.add_option("--losses", losses, "percent of datagrams that are dropped on purpose")->delimiter(',')->capture_default_str();
   app.add_option("--block", block, "elements of a block")->capture_default_str();
@@ -155,7 +156,8 @@ int run(int argc, char** argv) {
   }
   int code = 0;
   if (rank == 0) {
-    code = write_json(json, {{"ranks", ranks}, {"bytes", n * sizeof(float)}, {"density", percent / 100}, {"rows", rows}});
+    code = write_json(
+        json, {{"ranks", ranks}, {"bytes", n * sizeof(float)}, {"density", percent / 100}, {"elements", elements}, {"rows", rows}});
     if (all_wrong > 0) code = 1;
   }
   MPI_Bcast(&code, 1, MPI_INT, 0, MPI_COMM_WORLD);

@@ -17,7 +17,7 @@ struct report {
   std::size_t elements_sent = 0;   ///< of this rank, by streams or slots, or in packed pieces; 0 where something else ran
   std::size_t bytes_sent = 0;      ///< bytes handed to the transport, headers included; of "mpi", which does not tell, dense_bytes
   std::size_t bytes_received = 0;  ///< bytes taken from it
-  std::size_t bytes_saved = 0;     ///< how much more bytes_sent would be, were blocks not packed
+  std::size_t bytes_saved = 0;     ///< how much more bytes_sent would be, were blocks not packed; without what is sent again
   std::size_t dense_bytes = 0;     ///< what a bandwidth-optimal dense algorithm would have sent: of an allreduce 2 (N-1)/N S, of a
                                    ///< reduce_scatter or allgather half of that, of a reduce or broadcast S
   std::size_t tensor_bytes = 0;    ///< of the tensor, where the call has a compressor

@@ -117,7 +117,10 @@ TEST_CASE("blocks travel as their elements that are not null, whoever packs, wha
         const auto few = packed_reports<losing, float>(ranks, who, 50, omni::sum{});
         for (std::size_t r = 0; r < few.size(); ++r) {
           const bool packs = blocks_of(who, static_cast<int>(r)).pack != omni::packing::never;
-          if (ranks > 1) CHECK(few[r].elements_sent == (packs ? (scattered_size - 3 * r + 49) / 50 : scattered_size));
+          // But for those of which a rank is the owner itself.
+          const auto own = static_cast<double>(packs ? (scattered_size - 3 * r + 49) / 50 : scattered_size);
+          const auto others = own * (ranks - 1) / ranks;
+          CHECK(static_cast<double>(few[r].elements_sent) == doctest::Approx(others).epsilon(0.06));
           if (who == 0) CHECK(few[r].bytes_saved == 0);
           // Of a block's 256 bytes 14 remain at most, and of its sums no more than of all ranks'. What is sent again does not
           // count.
@@ -214,8 +217,7 @@ TEST_CASE("a packed block that lies is refused by whom it is sent to") {
   refused(answers(omni::sum{}, 1, 1, 2, 14), length);  // the same index twice
   refused(answers(omni::sum{}, 1, 0, 0, 255), length);
   CHECK(answers(omni::sum{}, 0, 1, 0, 4)[0].find("packed blocks that are not there") != std::string::npos);
-  CHECK(answers(without_identity{}, 1, 1, 1, 9)[0].find("packed blocks where no element is null") != std::string::npos);
-  CHECK(answers(without_identity{}, 1, 1, 1, 9)[1].find(length) != std::string::npos);
+  refused(answers(without_identity{}, 1, 1, 1, 9), "packed blocks where no element is null");
 }
 
 TEST_CASE("one cluster after the other on a transport: who has left the last one has not left the next") {

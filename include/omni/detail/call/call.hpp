@@ -120,7 +120,7 @@ class call : public call_blocks {
   void travels_by(std::shared_ptr<tensor_codec> codec) {
     keeps_ = codec;
     codec_ = std::move(codec);
-    packs = codec_->packs();
+    packs = codec_->packs() && pack_ != packing::never;
     measure();
   }
   /// Whether packed blocks may come: codes never are.

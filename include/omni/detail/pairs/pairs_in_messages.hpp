@@ -18,7 +18,7 @@
 namespace omni::detail {
 
 /// Few pairs in the messages by which ranks agree: in chunks, as on streams; all of a rank's, or none. Where messages go straight
-/// to each rank, and the call gives it other keys, it is told those alone.
+/// to each rank, and each gets other keys of the call, a rank is told only its own.
 class pairs_in_messages : public told_pairs {
  public:
   std::size_t write_message(std::span<std::byte> room) override {

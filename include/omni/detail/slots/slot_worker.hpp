@@ -167,8 +167,8 @@ class slot_worker {
   };
   [[nodiscard]] const std::optional<refused>& refused_by() const { return refused_; }
   [[nodiscard]] std::size_t union_blocks() const { return union_blocks_; }
-  /// Elements that have gone to the owners.
-  [[nodiscard]] std::size_t elements() const { return elements_; }
+  /// Elements that have gone to an owner.
+  [[nodiscard]] std::size_t elements(std::size_t owner) const { return talks_[owner].elements; }
   /// Bytes that packing has saved on the way to an owner.
   [[nodiscard]] std::size_t saved(std::size_t owner) const { return talks_[owner].saved; }
   /// Seconds that a quick answer takes, if there was any.
@@ -218,10 +218,10 @@ class slot_worker {
     std::vector<slot> slots;
     std::size_t working = 0;  // slots that are not at their end
     std::uint64_t answers = 0;
-    std::size_t saved = 0;  // bytes, by packing
-    double heard = 0;       // when the last of them came
-    aligned_bytes words;    // the greeting, and then that it is done
-    std::size_t said = 0;   // bytes of it
+    std::size_t elements = 0, saved = 0;  // sent, and bytes that packing spared
+    double heard = 0;                     // when the last of them came
+    aligned_bytes words;                  // the greeting, and then that it is done
+    std::size_t said = 0;                 // bytes of it
     int farewells = 0;
     slot_timer due;
 
@@ -304,7 +304,7 @@ class slot_worker {
         const auto saved = d.add_block(c, call_.in.subspan(b.first * call_.element_bytes(), b.size * call_.element_bytes()),
                                        call_.null(), packs_ ? &packer_ : nullptr);
         t.saved += saved;
-        elements_ += saved != 0 ? packer_.elements() : b.size;
+        t.elements += saved != 0 ? packer_.elements() : b.size;
         at.next[c] = first_row(o, s, c, at.rows[c] + 1);
       }
       d.row(i, at.next[c]);
@@ -326,6 +326,7 @@ class slot_worker {
     if (h.present != at.active || h.rows != static_cast<std::uint32_t>(std::popcount(at.active)))
       refuse("not a block for each column");
     if ((h.packed & ~h.present) != 0) refuse("packed blocks that are not there");
+    if (h.packed != 0 && call_.null().element() == nullptr) refuse("packed blocks where no element is null");
     for_each_column(at.active, [&](std::size_t c, std::size_t i) {
       const auto block = map_.block(o, h.slot, c, at.rows[c]);
       if (block >= map_.blocks) refuse("a block past the end");
@@ -374,7 +375,7 @@ class slot_worker {
   std::vector<std::uint64_t> filled_;
   std::vector<talk> talks_;  // by owner
   std::optional<refused> refused_;
-  std::size_t union_blocks_ = 0, steps_ = 0, elements_ = 0;
+  std::size_t union_blocks_ = 0, steps_ = 0;
   slot_patience patience_;
   bool packs_;
   block_packer packer_;

@@ -117,9 +117,11 @@ class slot_engine {
     r = report_;
     r.blocks_total = static_cast<std::size_t>(mine_.blocks);
     r.union_blocks = worker_->union_blocks();
-    r.elements_sent = worker_->elements();
-    for (std::size_t o = 0; o < owners(); ++o)
-      if (servers_ != 0 || o != static_cast<std::size_t>(rank_)) r.bytes_saved += worker_->saved(o);
+    for (std::size_t o = 0; o < owners(); ++o) {
+      if (servers_ == 0 && o == static_cast<std::size_t>(rank_)) continue;  // which hears of it without a datagram
+      r.elements_sent += worker_->elements(o);
+      r.bytes_saved += worker_->saved(o);
+    }
     if (owner_) r.bytes_saved += owner_->saved() * static_cast<std::size_t>(ranks_ - 1);
     r.extra_bytes = worker_->bytes() + (owner_ ? owner_->bytes() : 0);
   }
@@ -157,7 +159,7 @@ class slot_engine {
 
   // Each rank decides for itself: a datagram says of each block whether it is packed.
   [[nodiscard]] bool packs() const {
-    if (!call_.may_be_packed()) return false;
+    if (!call_.may_be_packed() || !call_.may_pack()) return false;
     if (call_.codec() != nullptr || call_.asks_to_pack_everywhere()) return true;
     return call_.asks_to_pack() && call_.is_worth_packing(sample_of(call_).elements);
   }

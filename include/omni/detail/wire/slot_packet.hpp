@@ -142,8 +142,8 @@ class slot_reader {
     return r;
   }
   [[nodiscard]] std::span<const std::byte> elements() const { return bytes_.subspan(start_); }
-  /// Writes the column's block, which `from` begins with, to as many bytes as it has elements. How many it travels in; 0: it is
-  /// none.
+  /// Writes the column's block, which `from` begins with, to as many bytes as its elements have. Returns the bytes that it took of
+  /// `from`; 0 if they are no such block.
   [[nodiscard]] std::size_t read_block(std::size_t column, std::span<const std::byte> from, const null_element& null,
                                        std::span<std::byte> to) const {
     if ((header.packed >> column & 1U) != 0)
