@@ -112,6 +112,13 @@ concept says_whether_to_pack = requires(const P& p) {
   { p.pack } -> std::convertible_to<packing>;
 };
 
+/// What it says, if it does.
+template <class P>
+packing packing_of(const P& p) {
+  if constexpr (says_whether_to_pack<P>) return p.pack;
+  else return packing::automatic;
+}
+
 /// What a fold reads, one of each rank, where ranks share memory.
 using few_sources = std::array<const void*, 64>;
 
@@ -192,7 +199,8 @@ constexpr element_loops make_loops() {
   l.largest = [](const void* p, std::size_t n) -> std::size_t { return as::of(p).partition.largest(n); };
   if constexpr (cuts_evenly<Partitioner>) l.uniform = [](const void* p) -> std::size_t { return as::of(p).partition.uniform(); };
   else l.block = [](const void* p, std::size_t i, std::size_t n) -> block_range { return as::of(p).partition.block(i, n); };
-  if constexpr (says_whether_to_pack<Partitioner>) l.pack = [](const void* p) -> packing { return as::of(p).partition.pack; };
+  if constexpr (says_whether_to_pack<Partitioner>)
+    l.pack = [](const void* p) -> packing { return packing_of(as::of(p).partition); };
   if constexpr (!has_name<Op> || has_identity_member<Op, T> || requires(const Op& op) { op.fingerprint(); })
     l.operation_state = [](const void* p) { return detail::operation_state<T>(as::of(p).op); };
   if constexpr (requires(const Partitioner& p) { p.fingerprint(); })

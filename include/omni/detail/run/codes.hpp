@@ -86,7 +86,8 @@ auto with_codes(std::vector<tensor_piece<T>> pieces, const F& f, const A&... mor
   using typed = call_policies<T, sum, fixed_blocks, detector_type>;  // of the blocks that are encoded
   auto codec = std::make_shared<codec_type>(
       compressor, memory, std::move(pieces), block, form_of<std::remove_cvref_t<decltype(c.topology)>, memory_type>(compressor, f),
-      loops_of<T, sum, fixed_blocks, detector_type>, std::make_shared<const typed>(sum{}, fixed_blocks{block}, c.detector));
+      loops_of<T, sum, fixed_blocks, detector_type>,
+      std::make_shared<const typed>(sum{}, fixed_blocks{block, packing_of(c.partition)}, c.detector));
   [[maybe_unused]] std::vector<T> exact;
   if constexpr (measures) {
     static_assert(F::waits, "omni: measured_error is for blocking calls");
