@@ -70,10 +70,8 @@ class call : public call_blocks {
   /// Share of the tensor's bytes that the densest rank sends: what a choice of algorithm goes by.
   [[nodiscard]] double traffic() const { return density * packed; }
   /// Whether it packs where packets lie in memory that ranks share, if not everywhere: copying a block there takes no longer than
-  /// packing it (docs/tuning.md), but for one of which a codec has picked elements.
-  [[nodiscard]] bool packs_over(bool shared_memory) const {
-    return packs && (!shared_memory || pack_ == packing::always || codec_ != nullptr);
-  }
+  /// packing it (docs/tuning.md).
+  [[nodiscard]] bool packs_over(bool shared_memory) const { return packs && (!shared_memory || pack_ == packing::always); }
   /// Says whether blocks are to be packed before they come here, where they can be (tensor_elsewhere).
   void pack_there(packing how) const {
     if (elsewhere_) elsewhere_->pack(how);
