@@ -19,6 +19,7 @@
 #include "../support/ranks.hpp"
 #include "../support/served.hpp"
 #include "../support/sharing.hpp"
+#include "../support/who_packs.hpp"
 
 // Packed blocks: the kernels, the bytes of one block, and calls that send such.
 
@@ -26,6 +27,8 @@ namespace {
 
 using omni::detail::block_packer;
 using omni::detail::null_element;
+using testing::blocks_of;
+using testing::who_packs;
 using bytes = std::vector<std::byte>;
 
 constexpr std::array<std::size_t, 9> element_sizes{1, 2, 3, 4, 8, 12, 16, 24, 64};
@@ -59,13 +62,6 @@ bytes pack(std::span<const std::byte> block, std::size_t n, const null_element& 
   bytes to(packer.measure(block.data(), n, null));
   packer.write(to.data(), omni::detail::stores::vectors);
   return to;
-}
-
-/// Who packs: nobody, all, every other rank, whoever finds it worth while.
-constexpr std::array<int, 4> who_packs{0, 1, 2, 3};
-omni::fixed_blocks blocks_of(int who, std::size_t rank) {
-  if (who == 3) return {.pack = omni::packing::automatic};
-  return {.pack = who == 1 || (who == 2 && rank % 2 == 0) ? omni::packing::always : omni::packing::never};
 }
 
 /// Elements of floats of which one in `every` is 1 + its index, the first of them by the rank.

@@ -20,6 +20,7 @@
 #include "../support/effort.hpp"
 #include "../support/losing.hpp"
 #include "../support/ranks.hpp"
+#include "../support/who_packs.hpp"
 
 // Transports that lose packets. Every result is exact, whatever is lost.
 
@@ -72,13 +73,6 @@ TEST_CASE("the same with servers") {
 
 namespace {
 
-/// Who packs: nobody, all, every other rank, whoever finds it worth while.
-constexpr std::array<int, 4> who_packs{0, 1, 2, 3};
-fixed_blocks blocks_of(int who, int rank) {
-  const bool packs = who == 1 || (who == 2 && rank % 2 == 0);
-  return {.elements = 64, .pack = who == 3 ? omni::packing::automatic : packs ? omni::packing::always : omni::packing::never};
-}
-
 constexpr std::size_t scattered_size = 17024;  // large enough to be asked whether packing is worth while
 /// Two calls of a tensor that has an element in so many that is not null; all ranks' reports of the first.
 template <class Ranks, class T, class Op>
@@ -95,7 +89,7 @@ std::vector<omni::report> packed_reports(int ranks, int who, std::size_t every, 
     const auto r = static_cast<std::size_t>(comm.rank());
     auto x = inputs[r];
     std::vector<T> out(n, T(7));
-    const auto blocks = blocks_of(who, comm.rank());
+    const auto blocks = testing::blocks_of(who, r, 64);
     reports[r] = omni::allreduce(comm, x, out, op, blocks);
     omni::allreduce(comm, x, op, blocks);
     right[r] = oracle::equal(x, wanted) && oracle::equal(out, wanted) ? 1 : 0;
@@ -108,7 +102,7 @@ std::vector<omni::report> packed_reports(int ranks, int who, std::size_t every, 
 
 TEST_CASE("blocks travel as their elements that are not null, whoever packs, whatever is lost") {
   for (const auto share : {0.0, 0.05})
-    for (const int who : who_packs) {
+    for (const int who : testing::who_packs) {
       CAPTURE(share);
       CAPTURE(who);
       losing::network = testing::trouble(share, static_cast<std::uint64_t>(31 + who));
@@ -116,7 +110,7 @@ TEST_CASE("blocks travel as their elements that are not null, whoever packs, wha
         CAPTURE(ranks);
         const auto few = packed_reports<losing, float>(ranks, who, 50, omni::sum{});
         for (std::size_t r = 0; r < few.size(); ++r) {
-          const bool packs = blocks_of(who, static_cast<int>(r)).pack != omni::packing::never;
+          const bool packs = testing::blocks_of(who, r).pack != omni::packing::never;
           // But for those of which a rank is the owner itself.
           const auto own = static_cast<double>(packs ? (scattered_size - 3 * r + 49) / 50 : scattered_size);
           const auto others = own * (ranks - 1) / ranks;
