@@ -14,6 +14,7 @@
 #include <cstdio>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <random>
 #include <span>
 #include <string>
@@ -22,6 +23,7 @@
 #include "json_file.hpp"
 #include "measure.hpp"
 #include "mpi_algorithms.hpp"
+#include "omni/cluster.hpp"
 #include "omni/compress/compress.hpp"
 
 namespace {
@@ -31,6 +33,7 @@ struct options {
   int repeats = 7;
   double rate = 0;  // Gbit/s
   bool coding = false;
+  int servers = 0;
   std::string json;
 };
 
@@ -49,12 +52,12 @@ std::vector<float> draw(std::size_t n, int rank) {
   return x;
 }
 /// Whether all ranks have these bits.
-bool is_same(std::span<const float> x) {
+bool is_same(std::span<const float> x, MPI_Comm comm) {
   std::uint64_t h = 0;
   for (const float v : x) h = omni::detail::mixed(h, std::bit_cast<std::uint32_t>(v));
   std::uint64_t least = 0, most = 0;
-  MPI_Allreduce(&h, &least, 1, MPI_UINT64_T, MPI_MIN, MPI_COMM_WORLD);
-  MPI_Allreduce(&h, &most, 1, MPI_UINT64_T, MPI_MAX, MPI_COMM_WORLD);
+  MPI_Allreduce(&h, &least, 1, MPI_UINT64_T, MPI_MIN, comm);
+  MPI_Allreduce(&h, &most, 1, MPI_UINT64_T, MPI_MAX, comm);
   return least == most;
 }
 double error_of(std::span<const float> x, std::span<const float> exact) {
@@ -109,19 +112,28 @@ nlohmann::json code_all() {
   return rows;
 }
 
-template <class C>
-way with(const char* name, const C& c) {
-  return {name, [c](std::span<float> x) { return omni::allreduce(MPI_COMM_WORLD, x, c); }};
-}
+/// The ranks that call: all, or the workers of a cluster.
+struct place {
+  MPI_Comm comm;
+  omni::mpi_cluster* cluster;  // nullptr: there are no servers
+  template <class... C>
+  [[nodiscard]] omni::report allreduce(std::span<float> x, const C&... c) const {
+    return cluster != nullptr ? omni::allreduce(*cluster, x, c...) : omni::allreduce(comm, x, c...);
+  }
+  template <class C>
+  [[nodiscard]] way with(const char* name, const C& c) const {
+    return {name, [c, here = *this](std::span<float> x) { return here.allreduce(x, c); }};
+  }
+};
 
-nlohmann::json measure_all(const options& o) {
+nlohmann::json measure_all(const options& o, const place& here) {
   using namespace omni;
   int rank = 0, ranks = 1;
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  MPI_Comm_rank(here.comm, &rank);
+  MPI_Comm_size(here.comm, &ranks);
   const auto input = draw(o.elements, rank);
   std::vector<float> x(o.elements), exact(o.elements);
-  const auto comms = communicators(MPI_COMM_WORLD);
+  const auto comms = communicators(here.comm);
   MPI_Comm best = comms[0];
   const auto by_mpi = [&](std::span<float> data) {
     MPI_Allreduce(MPI_IN_PLACE, data.data(), static_cast<int>(data.size()), MPI_FLOAT, MPI_SUM, best);
@@ -129,7 +141,7 @@ nlohmann::json measure_all(const options& o) {
   };
   const auto time = [&](const auto& run, report* r = nullptr) {
     std::copy(input.begin(), input.end(), x.begin());
-    return slowest_time(MPI_COMM_WORLD, 1, [&](std::size_t) {
+    return slowest_time(here.comm, 1, [&](std::size_t) {
       const auto done = run(x);
       if (r != nullptr) *r = done;
     });
@@ -148,17 +160,17 @@ nlohmann::json measure_all(const options& o) {
   exact = x;
 
   const std::vector<way> ways{{"best MPI", by_mpi},
-                              {"omni, dense", [](std::span<float> data) { return omni::allreduce(MPI_COMM_WORLD, data); }},
-                              with("natural", natural{}),
-                              with("8 bits", eight_bits()),
-                              with("ternary", ternary()),
-                              with("to bfloat16", to<bfloat16>{}),
-                              with("natural, results exact", natural{.results = result_form::as_they_are}),
-                              with("random blocks 1 %", random_blocks{}),
-                              with("the same blocks 1 %", random_blocks{.same = true}),
-                              with("top blocks 1 %", top_blocks{}),
-                              with("top elements 1 %", top_elements{}),
-                              with("10 % | ternary", random_k{.share = 0.1} | ternary())};
+                              {"omni, dense", [here](std::span<float> data) { return here.allreduce(data); }},
+                              here.with("natural", natural{}),
+                              here.with("8 bits", eight_bits()),
+                              here.with("ternary", ternary()),
+                              here.with("to bfloat16", to<bfloat16>{}),
+                              here.with("natural, results exact", natural{.results = result_form::as_they_are}),
+                              here.with("random blocks 1 %", random_blocks{}),
+                              here.with("the same blocks 1 %", random_blocks{.same = true}),
+                              here.with("top blocks 1 %", top_blocks{}),
+                              here.with("top elements 1 %", top_elements{}),
+                              here.with("10 % | ternary", random_k{.share = 0.1} | ternary())};
   std::vector<std::vector<double>> seconds(ways.size());
   std::vector<report> reports(ways.size());
   std::vector<double> errors(ways.size());
@@ -169,17 +181,19 @@ nlohmann::json measure_all(const options& o) {
       const double t = time(ways[which].run, &reports[which]);
       if (i >= 0) seconds[which].push_back(t);
       errors[which] = error_of(x, exact);
-      if (!is_same(x) && which > 1) ++wrong;  // MPI's algorithms may differ in bits
+      if (!is_same(x, here.comm) && which > 1) ++wrong;  // MPI's algorithms may differ in bits
     }
   if (rank == 0)
-    std::printf("# omni %d.%d.%d, %d ranks, %zu MiB of float, dense, median of %d, slowest rank\n%-24s %10s %12s %9s %9s %9s %9s\n",
-                OMNI_VERSION_MAJOR, OMNI_VERSION_MINOR, OMNI_VERSION_PATCH, ranks, o.elements >> 18U, o.repeats, "", "ms", "sent B",
-                "error", "x MPI", "x omni", "/ limit");
+    std::printf(
+        "# omni %d.%d.%d, %d ranks, %d servers, %zu MiB of float, dense, median of %d, slowest rank\n%-24s %10s %12s %9s %9s %9s "
+        "%9s\n",
+        OMNI_VERSION_MAJOR, OMNI_VERSION_MINOR, OMNI_VERSION_PATCH, ranks, o.servers, o.elements >> 18U, o.repeats, "", "ms",
+        "sent B", "error", "x MPI", "x omni", "/ limit");
   auto rows = nlohmann::json::array();
   for (std::size_t k = 0; k < ways.size(); ++k) {
     const double mine = static_cast<double>(reports[k].bytes_sent), t = median(seconds[k]);
     double sent = 0;
-    MPI_Allreduce(&mine, &sent, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+    MPI_Allreduce(&mine, &sent, 1, MPI_DOUBLE, MPI_MAX, here.comm);
     // Goodput of TCP in full frames; of the bytes that this call sent.
     const double limit = o.rate > 0 ? sent / (o.rate * 0.957e9 / 8) : 0;
     if (rank == 0)
@@ -196,7 +210,7 @@ nlohmann::json measure_all(const options& o) {
   }
   if (rank == 0 && wrong != 0) std::printf("%d results were not the same on all ranks\n", wrong);
   for (auto c : comms) MPI_Comm_free(&c);
-  return {{"omni", OMNI_VERSION}, {"ranks", ranks}, {"wrong", wrong}, {"rows", rows}};
+  return {{"omni", OMNI_VERSION}, {"ranks", ranks}, {"servers", o.servers}, {"wrong", wrong}, {"rows", rows}};
 }
 
 }  // namespace
@@ -208,14 +222,24 @@ int main(int argc, char** argv) {
   app.add_option("--repeats", o.repeats, "timed calls of each kind");
   app.add_option("--rate", o.rate, "of a rank's link in Gbit/s, for the last column: time over what the bytes sent take");
   app.add_flag("--coding", o.coding, "only encode and decode, on one core");
+  app.add_option("--servers", o.servers, "ranks that fold for the others, the last ones: an omni::cluster");
   app.add_option("--json", o.json, "file for the results");
   CLI11_PARSE(app, argc, argv);
   MPI_Init(&argc, &argv);
-  int rank = 0;
+  int rank = 0, code = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  const auto results = o.coding ? code_all() : measure_all(o);
-  int code = !o.coding && results["wrong"].get<int>() != 0 ? 1 : 0;
-  if (rank == 0) code = std::max(code, write_json(o.json, results));
+  {
+    std::optional<omni::mpi_cluster> cluster;
+    if (o.servers != 0) cluster.emplace(MPI_COMM_WORLD, omni::dedicated{.servers = o.servers});
+    if (cluster && cluster->is_server()) {
+      cluster->serve_only(omni::reduction<float, omni::sum>{});
+    } else {
+      const place here{cluster ? cluster->workers() : MPI_COMM_WORLD, cluster ? &*cluster : nullptr};
+      const auto results = o.coding ? code_all() : measure_all(o, here);
+      code = !o.coding && results["wrong"].get<int>() != 0 ? 1 : 0;
+      if (rank == 0) code = std::max(code, write_json(o.json, results));
+    }
+  }
   MPI_Bcast(&code, 1, MPI_INT, 0, MPI_COMM_WORLD);
   MPI_Finalize();
   return code;

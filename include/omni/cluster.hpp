@@ -18,6 +18,7 @@
 #include "detail/carry/settle.hpp"
 #include "detail/servers/cluster_parts.hpp"
 #include "detail/servers/plain_members.hpp"
+#include "detail/servers/served_codes.hpp"
 #include "detail/servers/server_control.hpp"
 #include "detail/servers/server_loop.hpp"
 #include "detail/slots/slot_server.hpp"
@@ -118,14 +119,16 @@ class cluster {
   int serve(const R&... registered) {
     detail::reductions known;
     known.add_builtin();
-    (known.add(registered), ...);
+    detail::add_codes_of<float, double, half, bfloat16>(known);
+    (detail::teach(known, registered), ...);
     return run(known);
   }
-  /// Folds only what is given: omni::reduction<T>{} (all operations of the library on T), omni::reduction<T, Op>{op}.
+  /// Folds only what is given: omni::reduction<T>{} (all operations of the library on T), omni::reduction<T, Op>{op}. Who knows the
+  /// sum of a type that can be encoded knows the codes of the library's quantisers, too.
   template <class... R>
   int serve_only(const R&... registered) {
     detail::reductions known;
-    (known.add(registered), ...);
+    (detail::teach(known, registered), ...);
     return run(known);
   }
 
@@ -151,7 +154,7 @@ class cluster {
   [[nodiscard]] decltype(auto) among_workers() { return members_.among_workers(); }
 
  private:
-  int run(const detail::reductions& known) {
+  int run(detail::reductions& known) {
     if (!is_server()) throw usage(detail::text() << "omni: rank " << rank() << " is a worker; only servers serve");
     expect_usable();
     try {

@@ -161,6 +161,15 @@ concept quantiser = std::copyable<C> && requires(const C& c, std::size_t n, std:
   c.decode(from, key, y);
 };
 
+/// A quantiser whose codes dedicated servers fold: they make it from its name and one number, of up to 31 bits, that says how codes
+/// are read and written. Others go to servers as elements. Servers know those of the library, where they know `sum` of the type,
+/// and those that they are told of: `omni::reduction<T, C>{}`.
+template <class C>
+concept served_quantiser = quantiser<C> && requires(const C& c, std::uint32_t parameters) {
+  { c.parameters() } -> std::convertible_to<std::uint32_t>;
+  { C::of_parameters(parameters) } -> std::same_as<C>;
+};
+
 namespace detail {
 template <class S>
 concept has_choice = requires(const S& s, std::span<const double> squares, std::size_t blocks, const choice_keys& keys,

@@ -2,15 +2,19 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <algorithm>
 #include <complex>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "detail/call/call.hpp"
@@ -23,7 +27,8 @@
 namespace omni {
 
 /// An operation on a type, for servers: they fold what they do not know when they are compiled. `reduction<T>` is all operations of
-/// the library on T; with an operation it is that one.
+/// the library on T; with an operation it is that one. A `sum` of numbers that can be encoded comes with the library's compressors;
+/// a quantiser of your own (`served_quantiser`) stands in the place of an operation.
 template <element T, class Op = void>
 struct reduction {
   Op op{};
@@ -51,7 +56,8 @@ class reductions {
     std::uint64_t state;
     std::size_t element_size, alignment;
     fold_function fold;
-    std::vector<std::byte> null{};  ///< the identity, of an operation that has one
+    std::vector<std::byte> null;  ///< the identity, of an operation that has one
+    std::size_t result_size;      ///< of an element that has been folded
   };
 
   template <class T, class Op>
@@ -64,23 +70,33 @@ class reductions {
             [op](std::span<const void* const> sources, bool from_identity, void* out, std::size_t n) {
               fold_block(op, sources, from_identity, static_cast<folded_as<T, Op>*>(out), n);
             },
-            null_of<T>(op)};
+            null_of<T>(op),
+            sizeof(T)};
   }
+  /// Sums of codes: how to fold them follows from what a call has been signed with, or they cannot be folded.
+  struct coded {
+    std::string_view type;
+    short_name<40> operation;
+    std::function<std::optional<entry>(const signature&)> open;
+  };
+
   template <class T, class Op>
   void add(const Op& op) {
-    known_.push_back(make<T>(op));
+    known_.push_back(std::make_shared<const entry>(make<T>(op)));
   }
+  void add(coded c) { coded_.push_back(std::move(c)); }
   /// What a call folds by. It lives as long as this is used.
   void add(const call& c) {
-    known_.push_back({c.loops().type,
-                      c.loops().operation_on_wire,
-                      operation_state_of(c),
-                      c.element_bytes(),
-                      c.loops().alignment,
-                      [&c](std::span<const void* const> sources, bool from_identity, void* out, std::size_t n) {
-                        c.fold(sources, from_identity, out, n);
-                      },
-                      {c.null().element(), c.null().element() + (c.skips() ? c.element_bytes() : 0)}});
+    known_.push_back(
+        std::make_shared<const entry>(entry{c.loops().type,
+                                            c.loops().operation_on_wire,
+                                            operation_state_of(c),
+                                            c.element_bytes(),
+                                            c.loops().alignment,
+                                            [&c](std::span<const void* const> sources, bool from_identity, void* out,
+                                                 std::size_t n) { c.fold(sources, from_identity, out, n); },
+                                            {c.null().element(), c.null().element() + (c.skips() ? c.element_bytes() : 0)},
+                                            c.result_bytes()}));
   }
   template <class T, class Op>
   void add(const reduction<T, Op>& r) {
@@ -101,9 +117,21 @@ class reductions {
   }
 
   /// How to fold what a call has been signed with; nullptr if nobody has told.
-  [[nodiscard]] const entry* find(const signature& s) const {
-    for (const auto& k : known_)
-      if (k.operation == s.operation && k.state == s.operation_state && k.element_size == s.element_size && folds(k, s)) return &k;
+  [[nodiscard]] std::shared_ptr<const entry> find(const signature& s) {
+    const auto has = [&](const auto& all) {
+      return std::find_if(all.begin(), all.end(), [&](const auto& k) {
+        return k->operation == s.operation && k->state == s.operation_state && k->element_size == s.element_size && folds(*k, s);
+      });
+    };
+    if (const auto k = has(known_); k != known_.end()) return *k;
+    if (const auto k = has(opened_); k != opened_.end()) return *k;
+    for (const auto& c : coded_) {
+      if (c.operation != s.operation || short_name<48>(c.type) != s.type || s.topology == key_value_topology) continue;
+      auto e = c.open(s);
+      if (!e) continue;
+      if (opened_.size() == most_opened) opened_.erase(opened_.begin());
+      return opened_.emplace_back(std::make_shared<const entry>(std::move(*e)));
+    }
     return nullptr;
   }
 
@@ -139,7 +167,9 @@ class reductions {
     (add_all<T>(), ...);
   }
 
-  std::vector<entry> known_;
+  static constexpr std::size_t most_opened = 16;  // whatever is called for
+  std::vector<std::shared_ptr<const entry>> known_, opened_;
+  std::vector<coded> coded_;
 };
 
 }  // namespace detail

@@ -20,6 +20,7 @@
 #include <string_view>
 #include <vector>
 
+#include "../support/encoded_calls.hpp"
 #include "../support/leaks.hpp"
 #include "../support/losing.hpp"
 #include "../support/served.hpp"
@@ -32,63 +33,14 @@ namespace {
 
 using omni::result_form;
 using threads = omni::transport::threads;
+using testing::brains;
+using testing::differ;
+using testing::expect_outputs;
+using testing::inputs_of;
+using testing::normal;
+using testing::outputs;
+using testing::sum_of;
 
-std::vector<float> normal(std::size_t n, int rank) {
-  std::mt19937 engine(static_cast<unsigned>(rank) + 17);
-  std::normal_distribution<float> d;
-  std::vector<float> x(n);
-  for (auto& v : x) v = d(engine);
-  return x;
-}
-/// Where two tensors differ in a bit, or nothing.
-template <class T>
-std::string differ(const std::vector<T>& a, const std::vector<T>& b) {
-  if (a.size() != b.size()) return "lengths";
-  for (std::size_t i = 0; i < a.size(); ++i)
-    if (std::memcmp(&a[i], &b[i], sizeof(T)) != 0)
-      return "element " + std::to_string(i) + ": " + std::to_string(static_cast<float>(a[i])) + ", " +
-             std::to_string(static_cast<float>(b[i]));
-  return {};
-}
-/// What every rank gets of a call, one rank's after the other's.
-template <class Ranks, class... Arguments>
-std::vector<std::vector<float>> outputs(const std::vector<std::vector<float>>& inputs, const Arguments&... arguments) {
-  std::vector<std::vector<float>> all(inputs.size());
-  Ranks::run(static_cast<int>(inputs.size()), [&](auto& comm) {
-    const auto r = static_cast<std::size_t>(comm.rank());
-    all[r].assign(inputs[r].size(), -1.0F);
-    omni::allreduce(comm, inputs[r], all[r], arguments...);
-  });
-  return all;
-}
-std::vector<std::vector<float>> inputs_of(int ranks, std::size_t n) {
-  std::vector<std::vector<float>> all;
-  for (int r = 0; r < ranks; ++r) all.push_back(normal(n, r));
-  return all;
-}
-/// Folded in the order of ranks.
-template <class F>
-std::vector<float> sum_of(const std::vector<std::vector<float>>& inputs, const F& made_of) {
-  std::vector<float> sum;
-  for (const auto& in : inputs) {
-    const auto x = made_of(in);
-    if (sum.empty()) sum.assign(x.begin(), x.end());
-    else
-      for (std::size_t i = 0; i < x.size(); ++i) sum[i] += x[i];
-  }
-  return sum;
-}
-/// All ranks have this, on each kind of ranks, in and out of place.
-template <class Ranks, class... Arguments>
-void expect_outputs(const std::vector<std::vector<float>>& inputs, const std::vector<float>& wanted,
-                    const Arguments&... arguments) {
-  for (const auto& out : outputs<Ranks>(inputs, arguments...)) CHECK(differ(out, wanted) == "");
-  Ranks::run(static_cast<int>(inputs.size()), [&](auto& comm) {
-    auto x = inputs[static_cast<std::size_t>(comm.rank())];
-    omni::allreduce(comm, x, arguments...);
-    CHECK(differ(x, wanted) == "");
-  });
-}
 template <class... Arguments>
 void expect_everywhere(const std::vector<std::vector<float>>& inputs, const std::vector<float>& wanted,
                        const Arguments&... arguments) {
@@ -97,12 +49,6 @@ void expect_everywhere(const std::vector<std::vector<float>>& inputs, const std:
   expect_outputs<threads>(inputs, wanted, omni::replicated{}, arguments...);
   expect_outputs<testing::sharing>(inputs, wanted, arguments...);
   expect_outputs<testing::sharing>(inputs, wanted, omni::colocated{}, arguments...);
-}
-
-float brain(float x) { return omni::bfloat16(x); }
-std::vector<float> brains(std::vector<float> x) {
-  for (auto& v : x) v = brain(v);
-  return x;
 }
 
 constexpr std::size_t sizes[] = {0, 1, 100, 256, 257, 5000, 300001};
@@ -126,9 +72,6 @@ TEST_CASE("encoded: elements where an engine cannot tell codes from results, cod
     const auto inputs = inputs_of(ranks, 5000);
     const auto exact = sum_of(inputs, brains);
     const omni::to<omni::bfloat16> as_they_are{.results = result_form::as_they_are}, again;
-    expect_outputs<testing::served<2>>(inputs, exact, omni::dedicated{.servers = 2}, as_they_are);
-    expect_outputs<testing::served<2>>(inputs, exact, omni::dedicated{.servers = 2}, again);
-    expect_outputs<testing::served<2>>(inputs, exact, again);
     testing::losing::network = testing::trouble(0.05, 7);
     expect_outputs<testing::losing>(inputs, exact, as_they_are);
     expect_outputs<testing::losing>(inputs, brains(exact), again);

@@ -10,6 +10,7 @@
 #include <deque>
 #include <map>
 #include <omni/cluster.hpp>
+#include <omni/compress/compress.hpp>
 #include <omni/sparse.hpp>
 #include <span>
 #include <string>
@@ -36,7 +37,9 @@ using testing::script;
 
 constexpr std::size_t n = 4001;
 
-script record() {
+// What two workers send to a server in a call.
+template <class F>
+script record_of(const F& call) {
   script all;
   omni::transport::threads::run(3, [&](omni::transport::threads& inner) {
     std::vector<recorded_packet> sent;
@@ -44,15 +47,28 @@ script record() {
     {
       omni::cluster cluster{comm, omni::dedicated{.servers = 1}};
       if (cluster.is_server()) {
-        cluster.serve_only(omni::reduction<int>{});
+        cluster.serve_only(omni::reduction<int>{}, omni::reduction<float, omni::sum>{});
       } else {
-        auto x = patterns::tensor<patterns::wild>(patterns::shape::clustered, 7, cluster.rank(), 2, n, 0);
-        omni::allreduce(cluster, x, omni::fixed_blocks{16}, omni::dedicated{.packet_bytes = 700});
+        call(cluster);
         all[static_cast<std::size_t>(cluster.rank())] = sent;  // without the farewell
       }
     }
   });
   return all;
+}
+script record() {
+  return record_of([](auto& cluster) {
+    auto x = patterns::tensor<patterns::wild>(patterns::shape::clustered, 7, cluster.rank(), 2, n, 0);
+    omni::allreduce(cluster, x, omni::fixed_blocks{16}, omni::dedicated{.packet_bytes = 700});
+  });
+}
+// Of codes.
+template <class C>
+script record_codes(const C& quantiser) {
+  return record_of([&](auto& cluster) {
+    std::vector<float> x(n, 1.5F);
+    omni::allreduce(cluster, x, omni::fixed_blocks{40}, omni::dedicated{.packet_bytes = 700}, quantiser);
+  });
 }
 
 // How a server ends that hears this: "done", with how many bytes of answers, "protocol" or "starved".
@@ -64,6 +80,7 @@ ending serve(const script& from, std::uint32_t number = 0) {
   ending e;
   omni::detail::reductions known;
   known.add(omni::reduction<int>{});
+  omni::detail::teach(known, omni::reduction<float, omni::sum>{});
   omni::detail::server_state state;
   testing::scripted_transport transport{from, e.answered, number};
   omni::detail::adapted<testing::scripted_transport&> there(transport);
@@ -181,6 +198,66 @@ TEST_CASE("a server survives packets cut short, lengthened, left out, repeated, 
     if (serve(bad).how == "protocol") ++protocols;
   }
   CHECK(protocols > testing::draws(500));
+}
+
+TEST_CASE("a server refuses codes that cannot be, and survives those that are none") {
+  using terms = omni::detail::code_terms;
+  const auto good = record_codes(omni::dithering{.levels = 3, .results = omni::result_form::as_they_are});
+  CHECK(serve(good).how == "done");
+  CHECK(serve(good).answered > 2 * n * sizeof(float));
+  CHECK(serve(record_codes(omni::natural{})).answered < n * sizeof(float));
+  // Both workers say the same: what they say has to fit itself.
+  const auto serve_terms = [&](const auto& change) {
+    auto all = good;
+    for (auto& packets : all) {
+      signature s;
+      std::memcpy(&s, packets[0].bytes.data() + sizeof(header), sizeof(s));
+      auto t = terms::unpacked(s.operation_state);
+      change(s, t);
+      s.operation_state = t.packed();
+      std::memcpy(packets[0].bytes.data() + sizeof(header), &s, sizeof(s));
+    }
+    return serve(all);
+  };
+  CHECK(serve_terms([](signature&, terms&) {}).answered > 2 * n * sizeof(float));
+  const auto refused = [&](const auto& change) {
+    const auto e = serve_terms(change);
+    CHECK(e.how == "done");
+    CHECK(e.answered == 2 * omni::detail::first_packet_overhead);
+  };
+  refused([](signature&, terms& t) { t.block = 0; });
+  refused([](signature&, terms& t) { t.block = 80; });
+  refused([](signature&, terms& t) { t.block = 0xffffffffU; });
+  refused([](signature&, terms& t) { t.parameters = 0; });
+  refused([](signature&, terms& t) { t.parameters = 3U << 2U; });         // no norm
+  refused([](signature&, terms& t) { t.parameters = 1U << 20U; });        // too many levels
+  refused([](signature&, terms& t) { t.parameters = 200U << 2U | 1U; });  // of other bytes
+  refused([](signature& s, terms&) { s.type = omni::detail::short_name<48>("int32"); });
+  refused([](signature& s, terms&) { s.operation = omni::detail::short_name<40>("natural"); });
+  // More levels than there may be have as many bits.
+  auto levels = record_codes(omni::natural_dithering{.levels = 100});
+  for (auto& packets : levels) {
+    signature s;
+    std::memcpy(&s, packets[0].bytes.data() + sizeof(header), sizeof(s));
+    s.operation_state += 4;
+    std::memcpy(packets[0].bytes.data() + sizeof(header), &s, sizeof(s));
+  }
+  CHECK(serve(levels).answered == 2 * omni::detail::first_packet_overhead);
+  // Codes fit in a packet, and results do not.
+  CHECK(serve_terms([](signature& s, terms&) { s.packet_bytes = 64 + 24 + 40 * 3; }).how.starts_with("protocol"));
+  // What is in a code is believed in nothing.
+  auto g = patterns::make_generator(6, 6);
+  std::size_t ended = 0;
+  const auto shorter = record_codes(omni::sign{});
+  for (int i = 0; i < testing::draws(400); ++i) {
+    auto bad = i % 2 == 0 ? good : shorter;
+    for (int k = 0; k < 20; ++k) {
+      auto& bytes = bad[1][1 + g() % (bad[1].size() - 1)].bytes;
+      bytes[sizeof(header) + g() % (bytes.size() - sizeof(header))] = static_cast<std::byte>(g());
+    }
+    if (serve(bad).how == "done") ++ended;
+  }
+  CHECK(ended != 0);
 }
 
 namespace {

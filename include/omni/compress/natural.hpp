@@ -75,6 +75,9 @@ struct natural {
       });
     });
   }
+  /// Of the codes, for servers.
+  [[nodiscard]] static constexpr std::uint32_t parameters() { return 0; }
+  [[nodiscard]] static constexpr natural of_parameters(std::uint32_t /*parameters*/) { return {}; }
   [[nodiscard]] std::uint64_t fingerprint() const { return detail::fingerprint_of(seed, results); }
 
  private:

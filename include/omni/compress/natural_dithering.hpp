@@ -67,6 +67,11 @@ struct natural_dithering {
       return static_cast<A>(std::bit_cast<float>(step == 0 ? 0U : power | sign));
     });
   }
+  /// Of the codes, for servers.
+  [[nodiscard]] constexpr std::uint32_t parameters() const { return levels << 2U | static_cast<std::uint32_t>(p); }
+  [[nodiscard]] static constexpr natural_dithering of_parameters(std::uint32_t parameters) {
+    return {.levels = parameters >> 2U, .p = static_cast<norm>(std::max(parameters & 3U, 1U))};
+  }
   [[nodiscard]] std::uint64_t fingerprint() const { return detail::fingerprint_of(seed, results, levels, p); }
   [[nodiscard]] constexpr std::string_view fault() const {
     return levels == 0 || levels > 100 ? "natural_dithering has 1 to 100 levels" : "";

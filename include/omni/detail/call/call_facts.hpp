@@ -27,6 +27,7 @@ struct call_facts {
   bool blocking = true;
   std::string_view topology{};       ///< as the caller named it
   std::uint64_t options = 0;         ///< of the topology, where all ranks must have the same ones
+  std::uint64_t encoding = 0;        ///< of what elements become on the wire, if anything: the same on all ranks
   std::size_t packet_bytes = 0;      ///< as the caller chose them for the topology, 0: not
   int window = 0;                    ///< likewise
   std::chrono::nanoseconds limit{};  ///< of a wait, as the caller chose it; 0: not

@@ -42,7 +42,7 @@ inline signature sign(const call& c, std::string_view mode, std::size_t largest_
   s.window = static_cast<std::uint32_t>(in_flight);
   s.kind = (c.blocking ? 1U : 0U) | (c.limit.count() != 0 ? 2U : 0U);
   s.set(c.kind, c.root);
-  s.options = c.options;
+  s.options = c.encoding == 0 ? c.options : mixed(c.options, c.encoding);
   s.type = c.loops().type_on_wire;
   s.operation = c.loops().operation_on_wire;
   s.operation_state = operation_state_of(c);

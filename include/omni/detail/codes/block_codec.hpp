@@ -20,8 +20,26 @@
 
 namespace omni::detail {
 
+/// Of elements that can be encoded.
+template <class T>
+inline constexpr bool is_encodable = std::is_same_v<T, float> || std::is_same_v<T, double> || is_small_float<T>;
+
 /// A code begins with the key from which its random numbers are drawn; 0 says that it is null.
 using code_key = std::uint32_t;
+
+/// What a server has to know to fold codes: how many elements a block has, whether results are codes, and the quantiser's number.
+/// In the signature of a call it stands for the operation's state.
+struct code_terms {
+  std::uint32_t block = 0, parameters = 0;
+  bool once = false;  ///< codes go one way, results are elements
+
+  [[nodiscard]] std::uint64_t packed() const {
+    return std::uint64_t{block} << 32U | (once ? 0x80000000U : 0U) | (parameters & 0x7fffffffU);
+  }
+  static code_terms unpacked(std::uint64_t state) {
+    return {static_cast<std::uint32_t>(state >> 32U), static_cast<std::uint32_t>(state & 0x7fffffffU), (state >> 31U & 1U) != 0};
+  }
+};
 
 /// Copies n values, of one type or the other.
 template <class From, class To>
@@ -30,22 +48,31 @@ void convert(const From* from, To* to, std::size_t n) {
   else run_wide([&] { for_each_index<32>(n, [from, to](std::size_t i) { to[i] = static_cast<To>(from[i]); }); });
 }
 
-/// What a compressor makes of one block of elements of type T, and of the blocks of all ranks: codes of one size, which are the
-/// elements of a call; or the elements that are left.
-template <class T, class C>
+/// What a compressor makes of one block of elements, which are added as A, and of the blocks of all ranks: codes of one size, which
+/// are the elements of a call; or the elements that are left.
+template <class A, class C>
 class block_codec {
  public:
-  using A = accumulator<T>;
-
-  block_codec(const C& c, std::size_t block, code_form form)
-      : compressor_(c), block_(block), form_(form), null_(std::max(bytes_of(c), plain_bytes())), room_(block), sum_(block) {}
+  /// Of elements of type T.
+  template <class T>
+  block_codec(const C& c, std::size_t block, code_form form, std::type_identity<T> /*elements*/)
+      : compressor_(c),
+        block_(block),
+        plain_bytes_(block * sizeof(T)),
+        form_(form),
+        write_([](const A* from, std::byte* to, std::size_t n) { convert(from, reinterpret_cast<T*>(to), n); }),
+        null_(std::max(bytes_of(c), plain_bytes())),
+        room_(block),
+        sum_(block) {
+    static_assert(std::is_same_v<accumulator<T>, A>);
+  }
 
   [[nodiscard]] const C& compressor() const { return compressor_; }
   [[nodiscard]] code_form form() const { return form_; }
   [[nodiscard]] bool is_coded() const { return form_ != code_form::elements; }
   [[nodiscard]] std::size_t block() const { return block_; }
   /// Of a block as it is.
-  [[nodiscard]] std::size_t plain_bytes() const { return block_ * sizeof(T); }
+  [[nodiscard]] std::size_t plain_bytes() const { return plain_bytes_; }
   /// Of what a rank gives of a block, and of what is made of all that.
   [[nodiscard]] std::size_t bytes() const { return is_coded() ? bytes_of(compressor_) : plain_bytes(); }
   [[nodiscard]] std::size_t result_bytes() const {
@@ -81,7 +108,13 @@ class block_codec {
     element_loops l;
     l.type = typed.type;
     l.type_on_wire = typed.type_on_wire;
-    l.operation_on_wire = short_name<40>(C::name);
+    if constexpr (is_served<C>) {
+      using quantising = std::remove_cvref_t<decltype(for_results(compressor_))>;
+      l.operation_on_wire = short_name<40>(quantising::name);
+      l.operation_state = [](const void* p) { return of(p).terms().packed(); };
+    } else {
+      l.operation_on_wire = short_name<40>(C::name);
+    }
     l.element_bytes = bytes();
     l.result_bytes = result_bytes();
     l.skips = l.equal_blocks = true;
@@ -99,6 +132,9 @@ class block_codec {
     l.uniform = [](const void* /*p*/) { return std::size_t{1}; };
     return l;
   }
+  [[nodiscard]] code_terms terms() const requires is_served<C> {
+    return {static_cast<std::uint32_t>(block_), for_results(compressor_).parameters(), form_ == code_form::codes_once};
+  }
   /// Folds n codes of each source in the order of the sources: decoded and summed up; encoded again with a key that follows from
   /// theirs, where results are codes.
   void fold(std::span<const void* const> sources, std::byte* to, std::size_t n) const {
@@ -114,7 +150,7 @@ class block_codec {
         if (k != 0)
           run_wide([&] { for_each_index<32>(block_, [s = sum_.data(), o = room_.data()](std::size_t i) { s[i] += o[i]; }); });
       }
-      if (form_ == code_form::codes_once) convert(sum_.data(), reinterpret_cast<T*>(to), block_);
+      if (form_ == code_form::codes_once) write_(sum_.data(), to, block_);
       else if (is_null) std::memset(to, 0, result_bytes());
       else encode_with(for_results(compressor_), sum_, key_from(keys), to);
     }
@@ -151,8 +187,9 @@ class block_codec {
   }
 
   C compressor_;
-  std::size_t block_;
+  std::size_t block_, plain_bytes_;
   code_form form_;
+  void (*write_)(const A*, std::byte*, std::size_t);  // makes elements of a sum
   std::vector<std::byte> null_;
   mutable std::vector<A> room_, sum_;  // for folding, which one thread does at a time
   std::vector<std::uint32_t> places_;

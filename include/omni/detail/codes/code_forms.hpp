@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <optional>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 
 #include "../../concepts.hpp"
 #include "../../error.hpp"
@@ -34,6 +36,10 @@ constexpr bool has_codes_of_results() {
     return block_sparsifier<decltype(C::first)> && has_codes_of_results<decltype(C::second)>();
   else return true;
 }
+/// Whether servers can fold its codes.
+template <class C>
+inline constexpr bool is_served =
+    has_codes_of_results<C>() && served_quantiser<std::remove_cvref_t<decltype(for_results(std::declval<const C&>()))>>;
 template <class C>
 result_form results_of(const C& c) {
   if constexpr (sparsifier<C>) return result_form::as_they_are;

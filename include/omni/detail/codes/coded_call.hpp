@@ -3,19 +3,13 @@
 #pragma once
 
 #include <memory>
-#include <type_traits>
 #include <utility>
 
-#include "../../element.hpp"
 #include "../call/call.hpp"
 #include "coded_tensor.hpp"
 #include "remembering.hpp"
 
 namespace omni::detail {
-
-/// Of elements that can be encoded.
-template <class T>
-inline constexpr bool is_encodable = std::is_same_v<T, float> || std::is_same_v<T, double> || is_small_float<T>;
 
 /// A call whose elements are codes, or what codes leave of elements. Nobody else reduces those.
 class coded_call : public call {

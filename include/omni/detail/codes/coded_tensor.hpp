@@ -53,7 +53,7 @@ class coded_tensor final : public tensor_codec {
   /// @param typed the functions for elements of this type, and the policies that they take.
   coded_tensor(const C& c, const Memory& memory, std::vector<tensor_piece<T>> pieces, std::size_t block, code_form form,
                const element_loops& typed, std::shared_ptr<const void> policies)
-      : codec_(c, block, form),
+      : codec_(c, block, form, std::type_identity<T>()),
         memory_(memory),
         pieces_(std::move(pieces), block),
         typed_(&typed),
@@ -334,7 +334,7 @@ class coded_tensor final : public tensor_codec {
     else std::memset(p, 0, to.size_bytes());
   }
 
-  block_codec<T, C> codec_;
+  block_codec<A, C> codec_;
   Memory memory_;
   tensor_pieces<T> pieces_;
   const element_loops* typed_;

@@ -32,15 +32,15 @@ bool goes_to_servers(const Comm& comm) {
   if constexpr (may && requires { comm.servers(); }) return comm.servers() != 0;
   else return false;
 }
-/// What travels. Only the owner streams tell what is given from results of another size; servers know elements only.
+/// What travels. Only the owner streams tell what is given from results of another size; servers know the codes of some.
 template <class Topology, class Memory, class C, class F>
 code_form form_of([[maybe_unused]] const C& c, [[maybe_unused]] const F& f) {
-  if constexpr (sparsifier<C> || std::is_same_v<Topology, dedicated>) {
+  if constexpr (sparsifier<C>) {
     return code_form::elements;
   } else {
-    if (goes_to_servers<Topology>(f.comm)) return code_form::elements;
+    if (!is_served<C> && goes_to_servers<Topology>(f.comm)) return code_form::elements;
     constexpr bool streams = F::loses_nothing && (std::is_same_v<Topology, automatic> || std::is_same_v<Topology, colocated> ||
-                                                  std::is_same_v<Topology, replicated>);
+                                                  std::is_same_v<Topology, replicated> || std::is_same_v<Topology, dedicated>);
     const bool compresses_results = !Memory::delivers && results_of(c) == result_form::compressed;
     if (!streams && !(compresses_results && has_codes_of_results<C>())) return code_form::elements;
     return compresses_results ? code_form::codes : code_form::codes_once;
@@ -98,7 +98,7 @@ auto with_codes(std::vector<tensor_piece<T>> pieces, const F& f, const A&... mor
   // The signature counts codes: what they are of has to be the same on all ranks, too.
   for (const auto part : {hash(compressor.name), compressor_state(compressor), std::uint64_t{block}, sizes, memory.fingerprint(),
                           std::uint64_t{measures}})
-    made.options = mixed(made.options, part);
+    made.encoding = mixed(made.encoding, part);
   made.limit = c.limit;
   auto done = f(made, c.topology);
   if constexpr (measures && F::waits) {

@@ -85,13 +85,16 @@ auto with_group(std::vector<std::span<const std::byte>> in, std::vector<std::spa
   using group_type = typed_group<T, decltype(c.op), decltype(c.partition), decltype(c.detector)>;
   const typename group_type::policies policies(c.op, c.partition, c.detector);
   expect_group(in, out, group_type::table(), &policies);
-  if constexpr (count_of<kind::compressor, T, A...> != 0) return with_codes<C, T>(in, out, f, more...);
-  group_type made(policies, std::move(in), std::move(out));
-  choose_topology(made, c.topology);
-  made.limit = c.limit;
-  take_roles<C, T>(made, more...);
-  note_arithmetic<C, T, decltype(c.op), F>(made, more...);
-  return f(made, c.topology);
+  if constexpr (count_of<kind::compressor, T, A...> != 0) {
+    return with_codes<C, T>(in, out, f, more...);
+  } else {
+    group_type made(policies, std::move(in), std::move(out));
+    choose_topology(made, c.topology);
+    made.limit = c.limit;
+    take_roles<C, T>(made, more...);
+    note_arithmetic<C, T, decltype(c.op), F>(made, more...);
+    return f(made, c.topology);
+  }
 }
 
 }  // namespace omni::detail

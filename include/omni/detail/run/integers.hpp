@@ -73,7 +73,7 @@ struct compared {
   std::uint64_t what;
   template <class Call, class Topology>
   auto operator()(Call& c, const Topology& topology) const {
-    c.options = mixed(c.options, what);
+    c.encoding = mixed(c.encoding, what);
     c.is_compared = true;
     return f(c, topology);
   }

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -48,7 +49,7 @@ struct server_state {
 /// of the pairs, in rank order as soon as the streams of all workers cover them, and streams the results to all.
 class server_call {
  public:
-  server_call(any_transport& transport, int servers, const reductions& known, server_state& state)
+  server_call(any_transport& transport, int servers, reductions& known, server_state& state)
       : s_(state),
         known_(known),
         servers_(static_cast<std::size_t>(servers)),
@@ -255,8 +256,10 @@ class server_call {
         throw protocol(0, "packets that no pair fits in");
       rows = pairs_->result_rows();
     } else {
-      static const auto largest = reductions::make<std::uint64_t>(max{});
-      if (call_of(first) == kind::sizes) fold_ = &largest;
+      static const auto largest = std::make_shared<const reductions::entry>(reductions::make<std::uint64_t>(max{}));
+      if (call_of(first) == kind::sizes) fold_ = largest;
+      if (first.packet_bytes < sizeof(packet_header) + first.largest_block * fold_->result_size + sizeof(std::uint32_t))
+        throw protocol(0, "packets that no result fits in");
       blocks_ = blocks_of(first);
       rows = blocks_.rows();
     }
@@ -274,6 +277,7 @@ class server_call {
         rows, messages_.call(), first, [this](std::size_t bytes) { return s_.buffers.take(bytes); }, packs ? packet_packed : 0U);
     s_.results.meet_all();
     s_.folding.fold = &fold_->fold;
+    s_.folding.result_size = fold_->result_size;
     s_.folding.null = fold_->null.empty() ? null_element() : null_element(fold_->null.data(), fold_->null.size());
     s_.folding.packs = packs;
     stage_ = stage::folding;
@@ -313,7 +317,7 @@ class server_call {
   }
 
   server_state& s_;
-  const reductions& known_;
+  reductions& known_;
   std::size_t servers_, index_;
   int rank_;
   std::size_t first_bytes_;
@@ -322,7 +326,7 @@ class server_call {
   stage stage_ = stage::greeting;
   block_folder blocks_;
   std::optional<pair_folder> pairs_;  // of a key-value call, once its sizes are known
-  const reductions::entry* fold_ = nullptr;
+  std::shared_ptr<const reductions::entry> fold_;
   std::size_t met_ = 0;       // workers heard
   std::size_t refusing_ = 0;  // refusals under way
   bool gives_up_ = false;

@@ -33,8 +33,9 @@ struct server_tensor {
 /// How a server folds rows, and memory for it that is kept from call to call.
 struct row_folding {
   const reductions::fold_function* fold = nullptr;
-  null_element null{};  ///< of an operation that has one
-  bool packs = false;   ///< results are packed
+  std::size_t result_size = 1;  ///< of an element that has been folded
+  null_element null{};          ///< of an operation that has one
+  bool packs = false;           ///< results are packed
   std::vector<const void*> sources;
   unpacked_row unpacked;
   aligned_bytes folded;
@@ -88,7 +89,7 @@ class block_folder {
       const auto block = map_.block(row + done, index_);
       const auto size = tensor_.elements(block);
       if (tensor_.elements(block + more - 1) != size) more = std::max<std::size_t>(more - 1, 1);  // the last block is shorter
-      auto* const to = results.add(messages, row + done, size * tensor_.element_size, more);
+      auto* const to = results.add(messages, row + done, size * by.result_size, more);
       if (to == nullptr) break;
       by.sources.clear();
       const auto end = bytes + size * tensor_.element_size * more;

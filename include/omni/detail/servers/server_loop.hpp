@@ -46,7 +46,7 @@ class idleness {
 template <class Members>
 class server_loop {
  public:
-  server_loop(Members& members, const reductions& known, std::size_t& most_bytes)
+  server_loop(Members& members, reductions& known, std::size_t& most_bytes)
       : whole_(members), known_(known), most_bytes_(most_bytes) {
     groups_.push_back(std::make_unique<group>(&members));
   }
@@ -188,7 +188,7 @@ class server_loop {
   }
 
   Members& whole_;
-  const reductions& known_;
+  reductions& known_;
   std::size_t& most_bytes_;
   std::uint64_t made_ = 0;  // parts
   std::vector<std::unique_ptr<group>> groups_;

@@ -39,7 +39,7 @@ class slot_owner {
   using send_function = std::function<void(int worker, std::span<const std::byte> datagram)>;
 
   /// @param index which of the owners. @param rank of it; below `workers` if it is one of them.
-  slot_owner(int workers, std::size_t owners, std::size_t index, int rank, std::uint32_t call, const reductions* known)
+  slot_owner(int workers, std::size_t owners, std::size_t index, int rank, std::uint32_t call, reductions* known)
       : known_(known),
         owners_(owners),
         index_(index),
@@ -359,7 +359,7 @@ class slot_owner {
     return folded_.span().data();
   }
 
-  const reductions* known_;
+  reductions* known_;
   std::size_t owners_, index_;
   int rank_;
   std::uint32_t call_;
@@ -367,7 +367,7 @@ class slot_owner {
   std::vector<standing> stands_;
   phase phase_ = phase::greeting;
   slot_map map_;
-  const reductions::entry* fold_ = nullptr;
+  std::shared_ptr<const reductions::entry> fold_;
   std::vector<std::uint32_t> first_;  // least first row that a worker has told, by slot and column
   aligned_bytes greeting_;            // the answer to all greetings
   std::vector<slot> slots_;

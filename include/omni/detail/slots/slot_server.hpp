@@ -37,7 +37,7 @@ inline void tell_failure(any_datagrams& messages, int peers, int self) {
 /// Serves calls until the last worker has left. `open(room)` gives the mailbox of the next; `most_bytes` becomes the most that
 /// buffers have taken.
 template <class Open>
-void serve_slots(const Open& open, int workers, int servers, int rank, const reductions& known, std::size_t& most_bytes) {
+void serve_slots(const Open& open, int workers, int servers, int rank, reductions& known, std::size_t& most_bytes) {
   std::optional<std::uint32_t> first;  // call of this cluster: there may have been others on the transport
   for (bool deserted = false; !deserted;) {
     mailbox_room room;

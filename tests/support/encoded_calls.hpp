@@ -1,0 +1,81 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <cstring>
+#include <omni/allreduce.hpp>
+#include <omni/element.hpp>
+#include <random>
+#include <string>
+#include <vector>
+
+// Calls with a compressor on ranks that are threads, and what they are to give.
+
+namespace testing {
+
+inline std::vector<float> normal(std::size_t n, int rank) {
+  std::mt19937 engine(static_cast<unsigned>(rank) + 17);
+  std::normal_distribution<float> d;
+  std::vector<float> x(n);
+  for (auto& v : x) v = d(engine);
+  return x;
+}
+/// Where two tensors differ in a bit, or nothing.
+template <class T>
+std::string differ(const std::vector<T>& a, const std::vector<T>& b) {
+  if (a.size() != b.size()) return "lengths";
+  for (std::size_t i = 0; i < a.size(); ++i)
+    if (std::memcmp(&a[i], &b[i], sizeof(T)) != 0)
+      return "element " + std::to_string(i) + ": " + std::to_string(static_cast<float>(a[i])) + ", " +
+             std::to_string(static_cast<float>(b[i]));
+  return {};
+}
+/// What every rank gets of a call, one rank's after the other's.
+template <class Ranks, class... Arguments>
+std::vector<std::vector<float>> outputs(const std::vector<std::vector<float>>& inputs, const Arguments&... arguments) {
+  std::vector<std::vector<float>> all(inputs.size());
+  Ranks::run(static_cast<int>(inputs.size()), [&](auto& comm) {
+    const auto r = static_cast<std::size_t>(comm.rank());
+    all[r].assign(inputs[r].size(), -1.0F);
+    omni::allreduce(comm, inputs[r], all[r], arguments...);
+  });
+  return all;
+}
+inline std::vector<std::vector<float>> inputs_of(int ranks, std::size_t n) {
+  std::vector<std::vector<float>> all;
+  for (int r = 0; r < ranks; ++r) all.push_back(normal(n, r));
+  return all;
+}
+/// Folded in the order of ranks.
+template <class F>
+std::vector<float> sum_of(const std::vector<std::vector<float>>& inputs, const F& made_of) {
+  std::vector<float> sum;
+  for (const auto& in : inputs) {
+    const auto x = made_of(in);
+    if (sum.empty()) sum.assign(x.begin(), x.end());
+    else
+      for (std::size_t i = 0; i < x.size(); ++i) sum[i] += x[i];
+  }
+  return sum;
+}
+/// All ranks have this, on each kind of ranks, in and out of place.
+template <class Ranks, class... Arguments>
+void expect_outputs(const std::vector<std::vector<float>>& inputs, const std::vector<float>& wanted,
+                    const Arguments&... arguments) {
+  for (const auto& out : outputs<Ranks>(inputs, arguments...)) CHECK(differ(out, wanted) == "");
+  Ranks::run(static_cast<int>(inputs.size()), [&](auto& comm) {
+    auto x = inputs[static_cast<std::size_t>(comm.rank())];
+    omni::allreduce(comm, x, arguments...);
+    CHECK(differ(x, wanted) == "");
+  });
+}
+inline float brain(float x) { return omni::bfloat16(x); }
+inline std::vector<float> brains(std::vector<float> x) {
+  for (auto& v : x) v = brain(v);
+  return x;
+}
+
+}  // namespace testing
