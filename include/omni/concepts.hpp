@@ -161,12 +161,12 @@ concept quantiser = std::copyable<C> && requires(const C& c, std::size_t n, std:
   c.decode(from, key, y);
 };
 
-/// A quantiser whose codes dedicated servers fold: they make it from its name and one number, of up to 31 bits, that says how codes
-/// are read and written. Others go to servers as elements. Servers know those of the library, where they know `sum` of the type,
-/// and those that they are told of: `omni::reduction<T, C>{}`.
+/// A quantiser whose codes dedicated servers fold. Servers know its name and one number of up to 31 bits, `parameters()`: the two
+/// say all that is needed to read and write its codes. Other quantisers go to servers as elements. Servers know those of the
+/// library, where they know `sum` of the type, and those that they are told of: `omni::reduction<T, C>{}`.
 template <class C>
 concept served_quantiser = quantiser<C> && requires(const C& c, std::uint32_t parameters) {
-  { c.parameters() } -> std::convertible_to<std::uint32_t>;
+  { c.parameters() } -> std::same_as<std::uint32_t>;
   { C::of_parameters(parameters) } -> std::same_as<C>;
 };
 

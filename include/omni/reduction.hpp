@@ -27,7 +27,7 @@
 namespace omni {
 
 /// An operation on a type, for servers: they fold what they do not know when they are compiled. `reduction<T>` is all operations of
-/// the library on T; with an operation it is that one. A `sum` of numbers that can be encoded comes with the library's compressors;
+/// the library on T; with an operation it is that one. A `sum` of numbers that can be encoded comes with the library's quantisers;
 /// a quantiser of your own (`served_quantiser`) stands in the place of an operation.
 template <element T, class Op = void>
 struct reduction {
@@ -58,6 +58,7 @@ class reductions {
     fold_function fold;
     std::vector<std::byte> null;  ///< the identity, of an operation that has one
     std::size_t result_size;      ///< of an element that has been folded
+    std::size_t kept_bytes = 0;   ///< memory that folding takes
   };
 
   template <class T, class Op>
@@ -118,21 +119,32 @@ class reductions {
 
   /// How to fold what a call has been signed with; nullptr if nobody has told.
   [[nodiscard]] std::shared_ptr<const entry> find(const signature& s) {
-    const auto has = [&](const auto& all) {
+    const auto has = [&](auto& all) {
       return std::find_if(all.begin(), all.end(), [&](const auto& k) {
         return k->operation == s.operation && k->state == s.operation_state && k->element_size == s.element_size && folds(*k, s);
       });
     };
     if (const auto k = has(known_); k != known_.end()) return *k;
-    if (const auto k = has(opened_); k != opened_.end()) return *k;
+    if (const auto k = has(opened_); k != opened_.end()) {
+      std::rotate(k, k + 1, opened_.end());
+      return opened_.back();
+    }
     for (const auto& c : coded_) {
       if (c.operation != s.operation || short_name<48>(c.type) != s.type || s.topology == key_value_topology) continue;
       auto e = c.open(s);
       if (!e) continue;
-      if (opened_.size() == most_opened) opened_.erase(opened_.begin());
-      return opened_.emplace_back(std::make_shared<const entry>(std::move(*e)));
+      const auto made = std::make_shared<const entry>(std::move(*e));
+      opened_.push_back(made);
+      while (opened_.size() > most_opened || kept_bytes() > most_bytes) opened_.erase(opened_.begin());
+      return made;
     }
     return nullptr;
+  }
+  /// Memory for folding that is kept from call to call. Bounded, whatever is called for.
+  [[nodiscard]] std::size_t kept_bytes() const {
+    std::size_t bytes = 0;
+    for (const auto& k : opened_) bytes += k->kept_bytes;
+    return bytes;
   }
 
  private:
@@ -167,8 +179,8 @@ class reductions {
     (add_all<T>(), ...);
   }
 
-  static constexpr std::size_t most_opened = 16;  // whatever is called for
-  std::vector<std::shared_ptr<const entry>> known_, opened_;
+  static constexpr std::size_t most_opened = 16, most_bytes = std::size_t{4} << 20U;
+  std::vector<std::shared_ptr<const entry>> known_, opened_;  // the second in the order of their last calls
   std::vector<coded> coded_;
 };
 

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <functional>
 #include <memory>
 #include <omni/compress/compress.hpp>
 #include <omni/omni.hpp>
@@ -254,6 +256,25 @@ TEST_CASE("served codes: a quantiser of the user's, known to servers, unknown, a
         CHECK(r.bytes_sent > 3000 * sizeof(float));
       },
       omni::reduction<float>{});
+  // Who folds sums, by whatever name, folds codes of the library.
+  testing::with_servers(
+      2, 1,
+      [&](threads_cluster& cluster) {
+        auto x = input();
+        omni::allreduce(cluster, x, omni::to<omni::bfloat16>{});
+        CHECK(differ(x, sum(1, 2)) == "");
+        // What no packet holds, and a number that a server would not get, are said before anything is sent.
+        const std::span<float> huge(x.data(), std::size_t{1} << 29U);
+        CHECK_THROWS_WITH_AS(omni::allreduce(cluster, huge, omni::sign{}, omni::fixed_blocks{std::size_t{1} << 29U}),
+                             doctest::Contains("more than a packet holds"), omni::usage);
+        const std::span<float> large(x.data(), std::size_t{1} << 27U);
+        CHECK_THROWS_WITH_AS(
+            omni::allreduce(cluster, large, omni::sign{}, omni::fixed_blocks{std::size_t{1} << 25U}, omni::dedicated{.window = 64}),
+            doctest::Contains("of them in a window"), omni::usage);
+        CHECK_THROWS_WITH_AS(omni::allreduce(cluster, x, multiples{0x80000001U}), doctest::Contains("31 bits"), omni::usage);
+        omni::allreduce(cluster, x, omni::to<omni::bfloat16>{});
+      },
+      omni::reduction<float, std::plus<>>{});
   // Who folds no sums folds no codes.
   testing::with_servers(
       2, 1,
@@ -319,6 +340,7 @@ TEST_CASE("served codes: a server keeps a few ways to fold, however many it is a
     s.type = omni::detail::short_name<48>(omni::detail::type_name<float>());
     s.operation = omni::detail::short_name<40>(omni::to<omni::half>::name);
     s.element_size = 4 + 2 * block;
+    s.packet_bytes = std::uint64_t{1} << 23U;
     s.operation_state = omni::detail::code_terms{.block = block}.packed();
     return known.find(s);
   };
@@ -331,4 +353,49 @@ TEST_CASE("served codes: a server keeps a few ways to fold, however many it is a
   for (std::uint32_t block = 18; block < 100; ++block) REQUIRE(find(block) != nullptr);
   CHECK(seventeen.expired());
   CHECK(find(16) != first);  // which is kept here
+  // By bytes, too; and nothing is made for packets that do not hold it.
+  const auto most = known.kept_bytes();
+  CHECK(most > 0);
+  CHECK(most < std::size_t{64} << 10U);
+  CHECK(find(1U << 20U) != nullptr);
+  CHECK(known.kept_bytes() < std::size_t{4} << 20U);
+  CHECK(find(1U << 28U) == nullptr);
+  // What is asked for again stays.
+  const auto eight = find(8);
+  for (std::uint32_t block = 20; block < 60; ++block) {
+    REQUIRE(find(block) != nullptr);
+    CHECK(find(8) == eight);
+  }
+}
+
+TEST_CASE("served codes: where packets may be lost, a worker that wants elements for codes is refused") {
+  omni::detail::reductions known;
+  omni::detail::teach(known, omni::reduction<float, omni::sum>{});
+  const auto kinds_of_answer = [&](bool once) {
+    constexpr std::size_t block = 256, code = 4 + 8 + 32;
+    omni::detail::signature s{
+        .count = 10, .element_size = code, .blocks = 10, .largest_block = 1, .packet_bytes = 1400, .window = 1};
+    s.type = omni::detail::short_name<48>(omni::detail::type_name<float>());
+    s.operation = omni::detail::short_name<40>(omni::sign::name);
+    s.operation_state = omni::detail::code_terms{.block = block, .once = once}.packed();
+    const auto map = omni::detail::slot_map::of(s, 1);
+    const auto rows = static_cast<std::uint32_t>(map.slots * map.columns);
+    std::vector<std::byte> room(4096);
+    omni::detail::slot_writer greeting(room, {.kind = omni::detail::slot_kind::hello, .rows = rows});
+    for (std::uint32_t i = 0; i < rows; ++i) greeting.row(i, omni::detail::slot_map::no_row);
+    std::memcpy(greeting.add(sizeof(s)), &s, sizeof(s));
+    const auto bytes = greeting.close();
+    omni::detail::slot_reader read;
+    REQUIRE(read.parse(bytes));
+    std::vector<omni::detail::slot_kind> answers;
+    omni::detail::slot_owner owner(1, 1, 0, 1, 0, &known);
+    owner.take(0, read, [&](int, std::span<const std::byte> d) {
+      omni::detail::slot_reader answer;
+      REQUIRE(answer.parse(d));
+      answers.push_back(answer.header.kind);
+    });
+    return answers;
+  };
+  CHECK(kinds_of_answer(false) == std::vector{omni::detail::slot_kind::welcome});
+  CHECK(kinds_of_answer(true) == std::vector{omni::detail::slot_kind::refusal});
 }

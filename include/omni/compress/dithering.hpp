@@ -66,7 +66,7 @@ struct dithering {
   void decode(const std::byte* from, std::uint32_t /*key*/, std::span<A> to) const {
     detail::decode_steps(from, levels, to, [steps = static_cast<A>(levels)](int step) { return static_cast<A>(step) / steps; });
   }
-  /// Of the codes, for servers.
+  /// What servers must know to read and write the codes, as one number.
   [[nodiscard]] constexpr std::uint32_t parameters() const { return levels << 2U | static_cast<std::uint32_t>(p); }
   [[nodiscard]] static constexpr dithering of_parameters(std::uint32_t parameters) {
     return {.levels = parameters >> 2U, .p = static_cast<norm>(std::max(parameters & 3U, 1U))};

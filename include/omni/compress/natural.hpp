@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <type_traits>
 
 #include "../concepts.hpp"
 #include "../detail/compress/draws.hpp"
@@ -44,17 +45,19 @@ struct natural {
   static void encode(std::span<const A> x, std::uint32_t key, std::byte* to) {
     using namespace detail;
     using B = float_word<A>;
+    using S = std::make_signed_t<B>;
     constexpr auto shift = float_bits<A>::mantissa;
     constexpr B fraction = (B{1} << shift) - 1, special = B{1} << float_bits<A>::exponent, largest = special - 2;
     run_wide([&] {
       auto* const levels = level_room(x.size());
-      for_each_index<32>(x.size(), [from = x.data(), levels, key](std::size_t i) {
+      for_each_number<32>(x.size(), [from = x.data(), levels, key](std::size_t i, std::uint32_t number) {
         const B b = std::bit_cast<B>(from[i]), m = b & ~sign_mask<A>;
         // Adding what is drawn carries into the exponent as often as the fraction says.
-        const B up = (m + (drawn<A>(key, i) & fraction)) >> shift;
-        const B e = m >= infinity_bits<A> ? special - 1 : up > largest ? largest : up;
+        const B up = (m + (drawn<A>(key, number) & fraction)) >> shift;
+        const auto beyond = static_cast<S>(m) - static_cast<S>(infinity_bits<A>);  // vectors compare what has a sign
+        const B e = beyond >= 0 ? special - 1 : up > largest ? largest : up;
         const B sign = e == 0 ? B{0} : b & sign_mask<A>;
-        levels[i] = static_cast<level>(m > infinity_bits<A> ? special : e | sign >> shift);
+        levels[i] = static_cast<level>(beyond > 0 ? special : e | sign >> shift);
       });
       pack_planes(levels, x.size(), bits<A>, to);
     });
@@ -75,7 +78,7 @@ struct natural {
       });
     });
   }
-  /// Of the codes, for servers.
+  /// What servers must know to read and write the codes, as one number.
   [[nodiscard]] static constexpr std::uint32_t parameters() { return 0; }
   [[nodiscard]] static constexpr natural of_parameters(std::uint32_t /*parameters*/) { return {}; }
   [[nodiscard]] std::uint64_t fingerprint() const { return detail::fingerprint_of(seed, results); }
@@ -84,9 +87,9 @@ struct natural {
   template <class A>
   static constexpr unsigned bits = detail::float_bits<A>::exponent + 1;
   template <class A>
-  static detail::float_word<A> drawn(std::uint32_t key, std::size_t i) {
-    if constexpr (sizeof(A) == 4) return detail::draw(key, static_cast<std::uint32_t>(i));
-    else return detail::draw_long(key, static_cast<std::uint32_t>(i));
+  static detail::float_word<A> drawn(std::uint32_t key, std::uint32_t i) {
+    if constexpr (sizeof(A) == 4) return detail::draw(key, i);
+    else return detail::draw_long(key, i);
   }
 };
 

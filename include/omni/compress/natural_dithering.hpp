@@ -54,8 +54,8 @@ struct natural_dithering {
       const int power = static_cast<int>((std::bit_cast<std::uint32_t>(y) + (r & 0x7fffffU)) >> 23U) - 127 + zero;
       const float least = std::bit_cast<float>(static_cast<std::uint32_t>(128 - zero) << 23U);
       const float u = static_cast<float>(static_cast<std::int32_t>(r >> 8U)) * 0x1p-24F;
-      const int lowest = u * least < y ? 1 : 0;
-      return y < least ? lowest : power;
+      const int lowest = u * least < y ? 1 : 0, low = y < least ? -1 : 0;
+      return (lowest & low) | (power & ~low);  // with ?: g++ computes one of them in a branch, and has no vectors
     });
   }
   template <class A>
@@ -67,7 +67,7 @@ struct natural_dithering {
       return static_cast<A>(std::bit_cast<float>(step == 0 ? 0U : power | sign));
     });
   }
-  /// Of the codes, for servers.
+  /// What servers must know to read and write the codes, as one number.
   [[nodiscard]] constexpr std::uint32_t parameters() const { return levels << 2U | static_cast<std::uint32_t>(p); }
   [[nodiscard]] static constexpr natural_dithering of_parameters(std::uint32_t parameters) {
     return {.levels = parameters >> 2U, .p = static_cast<norm>(std::max(parameters & 3U, 1U))};

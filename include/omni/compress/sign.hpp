@@ -69,7 +69,7 @@ struct sign {
       if (n < to.size()) std::fill(to.begin() + static_cast<std::ptrdiff_t>(n), to.end(), A{});
     });
   }
-  /// Of the codes, for servers.
+  /// What servers must know to read and write the codes, as one number.
   [[nodiscard]] static constexpr std::uint32_t parameters() { return 0; }
   [[nodiscard]] static constexpr sign of_parameters(std::uint32_t /*parameters*/) { return {}; }
   [[nodiscard]] std::uint64_t fingerprint() const { return detail::fingerprint_of({}, results); }

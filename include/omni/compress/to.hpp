@@ -54,7 +54,7 @@ requires(std::is_same_v<To, half> || std::is_same_v<To, bfloat16>) struct to {
       });
     });
   }
-  /// Of the codes, for servers.
+  /// What servers must know to read and write the codes, as one number.
   [[nodiscard]] static constexpr std::uint32_t parameters() { return 0; }
   [[nodiscard]] static constexpr to of_parameters(std::uint32_t /*parameters*/) { return {}; }
   [[nodiscard]] std::uint64_t fingerprint() const { return detail::fingerprint_of({}, results); }

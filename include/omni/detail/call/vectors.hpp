@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 // Loops over elements that compilers turn into vectors, and wider ones where the machine has them.
 
@@ -16,7 +17,7 @@ namespace omni::detail {
 /// Calls f(0) ... f(n - 1), which touch only what belongs to their own index. The constant inner length lets compilers vectorise at
 /// -O2; the pragma says what they cannot see, that an output may be an input only at the same index.
 template <std::size_t Stride = 64, class F>
-inline void for_each_index(std::size_t n, F&& f) {
+[[gnu::always_inline]] inline void for_each_index(std::size_t n, F&& f) {
   const std::size_t rest = n % Stride;
   for (std::size_t i = 0; i != n - rest; i += Stride) {
 #if defined(__clang__)
@@ -27,6 +28,21 @@ inline void for_each_index(std::size_t n, F&& f) {
     for (std::size_t j = 0; j < Stride; ++j) f(i + j);
   }
   for (std::size_t j = 0; j < rest; ++j) f(n - rest + j);
+}
+/// Calls f(i, the same in 32 bits): vectors of indices that something is drawn by are half as long. n < 2^32.
+template <std::size_t Stride = 64, class F>
+[[gnu::always_inline]] inline void for_each_number(std::size_t n, F&& f) {
+  const std::size_t rest = n % Stride;
+  for (std::size_t i = 0; i != n - rest; i += Stride) {
+    const auto first = static_cast<std::uint32_t>(i);
+#if defined(__clang__)
+#pragma clang loop vectorize(assume_safety)
+#elif defined(__GNUC__)
+#pragma GCC ivdep
+#endif
+    for (std::uint32_t j = 0; j < Stride; ++j) f(i + j, first + j);
+  }
+  for (std::size_t j = n - rest; j < n; ++j) f(j, static_cast<std::uint32_t>(j));
 }
 
 /// Runs f; compiled a second time for AVX2, where the machine has it. Without fused multiply-add: the bits stay the same.

@@ -30,12 +30,10 @@ using code_key = std::uint32_t;
 /// What a server has to know to fold codes: how many elements a block has, whether results are codes, and the quantiser's number.
 /// In the signature of a call it stands for the operation's state.
 struct code_terms {
-  std::uint32_t block = 0, parameters = 0;
-  bool once = false;  ///< codes go one way, results are elements
+  std::uint32_t block = 0, parameters = 0;  ///< the second has up to 31 bits
+  bool once = false;                        ///< codes go one way, results are elements
 
-  [[nodiscard]] std::uint64_t packed() const {
-    return std::uint64_t{block} << 32U | (once ? 0x80000000U : 0U) | (parameters & 0x7fffffffU);
-  }
+  [[nodiscard]] std::uint64_t packed() const { return std::uint64_t{block} << 32U | (once ? 0x80000000U : 0U) | parameters; }
   static code_terms unpacked(std::uint64_t state) {
     return {static_cast<std::uint32_t>(state >> 32U), static_cast<std::uint32_t>(state & 0x7fffffffU), (state >> 31U & 1U) != 0};
   }
@@ -78,6 +76,8 @@ class block_codec {
   [[nodiscard]] std::size_t result_bytes() const {
     return form_ == code_form::codes ? bytes_of(for_results(compressor_)) : plain_bytes();
   }
+  /// Memory that this takes.
+  [[nodiscard]] std::size_t kept_bytes() const { return null_.size() + (room_.size() + sum_.size()) * sizeof(A); }
   /// Zeros of either size.
   [[nodiscard]] const std::byte* null() const { return null_.data(); }
 

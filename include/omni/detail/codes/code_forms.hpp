@@ -87,6 +87,8 @@ template <class C>
 void expect_sound(const C& c) {
   if constexpr (requires { c.fault(); })
     if (const std::string_view fault = c.fault(); !fault.empty()) throw usage(text() << "omni: " << fault);
+  if constexpr (is_served<C>)
+    if (for_results(c).parameters() > 0x7fffffffU) throw usage(text() << "omni: parameters() of a quantiser has up to 31 bits");
 }
 
 }  // namespace omni::detail

@@ -50,7 +50,7 @@ float_word<A> magnitude(A x) {
 
 /// f(0) + ... + f(n - 1) in double.
 template <class F>
-double sum_of(std::size_t n, const F& f) {
+[[gnu::always_inline]] inline double sum_of(std::size_t n, const F& f) {
   std::array<double, 16> lanes{};
   const auto rest = n % lanes.size();
   for (std::size_t i = 0; i != n - rest; i += lanes.size())
@@ -63,7 +63,7 @@ double sum_of(std::size_t n, const F& f) {
 
 /// The largest magnitude. NaN, as its bits are, is above infinity.
 template <class A>
-A largest_magnitude(std::span<const A> x) {
+[[gnu::always_inline]] inline A largest_magnitude(std::span<const A> x) {
   std::array<float_word<A>, 16> lanes{};
   const auto n = x.size(), rest = n % lanes.size();
   for (std::size_t i = 0; i != n - rest; i += lanes.size())
@@ -74,7 +74,7 @@ A largest_magnitude(std::span<const A> x) {
 
 /// Of a block; NaN if it has a NaN or an infinity, or if the norm is larger than A holds.
 template <class A>
-A norm_of(std::span<const A> x, norm p) {
+[[gnu::always_inline]] inline A norm_of(std::span<const A> x, norm p) {
   const A most = largest_magnitude(x);
   if (magnitude(most) >= infinity_bits<A>) return std::numeric_limits<A>::quiet_NaN();
   if (p == norm::infinity || most == 0) return most;

@@ -47,20 +47,27 @@ constexpr std::size_t bytes_of_planes(std::size_t n, unsigned bits) {
 }
 
 template <unsigned Width>
-inline void pack_plane(const level* from, std::size_t n, unsigned shift, std::byte* to) {
+[[gnu::always_inline]] inline void pack_plane(const level* from, std::size_t n, unsigned shift, std::byte* to) {
   constexpr level mask = (1U << Width) - 1;
   const auto m = bytes_of_plane(n, Width);
-  // Written out for each part, and in 16 bits: so it becomes vectors of as many.
-  const auto part = [=](std::size_t j, std::size_t k) {
-    return static_cast<level>(static_cast<level>(static_cast<level>(from[j + k * m] >> shift) & mask) << (k * Width));
-  };
-  const auto pack = [&]<std::size_t... K>(std::index_sequence<K...> /*parts*/) {
+  // Written out for each part, and in 16 bits: so it becomes vectors of as many. There is no vector instruction that shifts 16 bits
+  // by what is not constant, but the upper half of a product is shifted.
+  const auto pack = [&]<std::size_t... K>(const auto& shifted, std::index_sequence<K...> /*parts*/) {
+    const auto part = [=](std::size_t j, std::size_t k) {
+      return static_cast<level>(static_cast<level>(shifted(from[j + k * m]) & mask) << (k * Width));
+    };
     for_each_index<32>(m, [=](std::size_t j) { to[j] = static_cast<std::byte>((part(j, K) | ...)); });
   };
-  pack(std::make_index_sequence<8 / Width>());
+  constexpr std::make_index_sequence<8 / Width> parts;
+  if (shift == 0) pack([](level l) { return l; }, parts);
+  else if (shift == 8) pack([](level l) { return static_cast<level>(l >> 8U); }, parts);
+  else
+    pack([times =
+              static_cast<level>(0x10000U >> shift)](level l) { return static_cast<level>(unsigned{l} * unsigned{times} >> 16U); },
+         parts);
 }
 template <unsigned Width>
-inline void unpack_plane(const std::byte* from, std::size_t n, unsigned shift, level* to) {
+[[gnu::always_inline]] inline void unpack_plane(const std::byte* from, std::size_t n, unsigned shift, level* to) {
   constexpr unsigned parts = 8 / Width, mask = (1U << Width) - 1;
   const auto m = bytes_of_plane(n, Width);
   for (unsigned k = 0; k < parts; ++k) {
@@ -78,7 +85,7 @@ inline void unpack_plane(const std::byte* from, std::size_t n, unsigned shift, l
 }
 
 /// Packs n numbers. `from` is what level_room() has given.
-inline void pack_planes(const level* from, std::size_t n, unsigned bits, std::byte* to) {
+[[gnu::always_inline]] inline void pack_planes(const level* from, std::size_t n, unsigned bits, std::byte* to) {
   for_each_plane(bits, [&](unsigned width, unsigned shift) {
     switch (width) {
       case 8:
@@ -97,7 +104,7 @@ inline void pack_planes(const level* from, std::size_t n, unsigned bits, std::by
   });
 }
 /// The reverse, into what level_room() has given.
-inline void unpack_planes(const std::byte* from, std::size_t n, unsigned bits, level* to) {
+[[gnu::always_inline]] inline void unpack_planes(const std::byte* from, std::size_t n, unsigned bits, level* to) {
   for_each_plane(bits, [&](unsigned width, unsigned shift) {
     switch (width) {
       case 8:

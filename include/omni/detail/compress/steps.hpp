@@ -34,8 +34,8 @@ void encode_steps(std::span<const A> x, norm p, unsigned levels, std::byte* to, 
     auto* const coded = level_room(x.size());
     const auto zero = static_cast<int>(levels);
     if (whole > 0)  // neither null nor NaN
-      for_each_index<32>(x.size(), [from = x.data(), coded, whole, zero, step_of](std::size_t i) {
-        const int step = step_of(std::abs(from[i]) / whole, static_cast<std::uint32_t>(i));
+      for_each_number<32>(x.size(), [from = x.data(), coded, whole, zero, step_of](std::size_t i, std::uint32_t number) {
+        const int step = step_of(std::abs(from[i]) / whole, number);
         coded[i] = static_cast<level>(from[i] < 0 ? zero - step : zero + step);
       });
     else std::fill_n(coded, x.size(), static_cast<level>(zero));

@@ -21,7 +21,7 @@
 namespace omni::detail {
 
 /// Of a packet or a block.
-inline constexpr std::size_t most_bytes_at_once = std::size_t{1} << 30U;
+inline constexpr std::size_t most_bytes_at_once = signature_limits::block;
 
 inline std::uintptr_t address_of(const std::byte* p) { return reinterpret_cast<std::uintptr_t>(p); }
 
@@ -54,6 +54,10 @@ void expect_packets_of(const Topology& t) {
 inline void expect_blocks(const call& c) {
   if (c.equal_blocks() && c.uniform_block() == 0) throw usage("omni: blocks of 0 elements");
 }
+inline void expect_block(std::size_t elements, std::size_t element_bytes) {
+  if (elements > most_bytes_at_once / element_bytes)
+    throw usage(text() << "omni: a block of " << elements << " elements is more than a packet holds (1 GiB)");
+}
 inline void expect_usable(const call& c) {
   expect_environment();
   if (c.group() == nullptr && c.codec() == nullptr && c.kind == collective_kind::allreduce)
@@ -61,8 +65,7 @@ inline void expect_usable(const call& c) {
   expect_limit(c.limit);
   expect_blocks(c);
   expect_packets(c.packet_bytes);
-  if (c.largest_block() > most_bytes_at_once / c.element_bytes())
-    throw usage(text() << "omni: a block of " << c.largest_block() << " elements is more than a packet holds (1 GiB)");
+  expect_block(c.largest_block(), c.element_bytes());
 }
 
 /// What a call that goes to servers must be beside that. `block_bytes`: of the largest block, which a packet has to hold.
@@ -87,7 +90,7 @@ void expect_served(const Cluster& cluster, const call& c) {
   const bool cut = c.blocks() == (n == 0 ? 0 : (n - 1) / std::max<std::size_t>(largest, 1) + 1);
   if (c.group() == nullptr && (!cut || (c.blocks() > 1 && largest != c.uniform_block())))
     throw usage("omni: servers cut tensors into blocks of largest() elements, and this partitioner does not");
-  expect_within_limits(c.packet_bytes, c.window, largest * c.element_bytes());
+  expect_within_limits(c.packet_bytes, c.window, largest * std::max(c.element_bytes(), c.result_bytes()));
 }
 
 /// What is wrong with the memory of a group beyond what may be wrong with one tensor: tensors that share elements.

@@ -72,6 +72,7 @@ auto with_codes(std::vector<tensor_piece<T>> pieces, const F& f, const A&... mor
   for (const auto& p : pieces) longest = std::max(longest, p.size);
   const auto block = std::min<std::size_t>(c.partition.uniform(), longest);
   if (block == 0) throw usage("omni: blocks of 0 elements");
+  expect_block(block, sizeof(T));
   std::size_t elements = 0;
   auto sizes = hash("tensors");
   for (const auto& p : pieces) {

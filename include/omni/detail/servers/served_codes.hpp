@@ -2,12 +2,14 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
 #include <type_traits>
+#include <utility>
 
 #include "../../compress/dithering.hpp"
 #include "../../compress/natural.hpp"
@@ -24,17 +26,18 @@
 
 namespace omni::detail {
 
-/// How codes of T by C are folded that a call has been signed with; nothing if there are no such codes.
+/// A call has been signed with codes of T by C: how to fold them; nothing if there are no such codes.
 template <class T, served_quantiser C>
 std::optional<reductions::entry> fold_of_codes(const signature& s) {
-  constexpr std::size_t most_bytes = std::size_t{1} << 30U;  // of a block, as callers are told
   const auto terms = code_terms::unpacked(s.operation_state);
   const std::size_t block = terms.block;
   const auto c = C::of_parameters(terms.parameters);
-  if (block == 0 || block > most_bytes / sizeof(T) || c.parameters() != terms.parameters) return {};
+  if (block == 0 || block > signature_limits::block / sizeof(T) || c.parameters() != terms.parameters) return {};
   if constexpr (requires { c.fault(); })
     if (!c.fault().empty()) return {};
   if (s.element_size != sizeof(code_key) + c.template bytes<accumulator<T>>(block)) return {};
+  // Before there is memory for it: packets, for which there is, have to hold it.
+  if (s.packet_bytes < std::max<std::uint64_t>(s.element_size, terms.once ? block * sizeof(T) : 0)) return {};
   const auto codec = std::make_shared<block_codec<accumulator<T>, C>>(
       c, block, terms.once ? code_form::codes_once : code_form::codes, std::type_identity<T>());
   return reductions::entry{type_name<T>(),
@@ -46,7 +49,8 @@ std::optional<reductions::entry> fold_of_codes(const signature& s) {
                              codec->fold(sources, static_cast<std::byte*>(out), n);
                            },
                            {},
-                           codec->result_bytes()};
+                           codec->result_bytes(),
+                           codec->kept_bytes()};
 }
 template <class T, class... C>
 void add_codes(reductions& known) {
@@ -58,6 +62,12 @@ void add_codes_of(reductions& known) {
   (add_codes<T, natural, dithering, natural_dithering, omni::sign, to<half>, to<bfloat16>>(known), ...);
 }
 
+/// Whether who knows the operation knows sums.
+template <class T, class Op>
+constexpr bool adds() {
+  if constexpr (std::is_void_v<Op>) return true;
+  else return std::is_same_v<std::remove_cvref_t<decltype(normalized<Op, T>(std::declval<const Op&>()))>, sum>;
+}
 /// A server is told of what it may be asked to fold.
 template <class T, class Op>
 void teach(reductions& known, const reduction<T, Op>& r) {
@@ -66,7 +76,7 @@ void teach(reductions& known, const reduction<T, Op>& r) {
     add_codes<T, Op>(known);
   } else {
     known.add(r);
-    if constexpr (is_encodable<T> && (std::is_void_v<Op> || std::is_same_v<Op, sum>)) add_codes_of<T>(known);
+    if constexpr (is_encodable<T> && adds<T, Op>()) add_codes_of<T>(known);
   }
 }
 

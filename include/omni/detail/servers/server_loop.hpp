@@ -145,7 +145,7 @@ class server_loop {
     return true;
   }
   void count_bytes() {
-    std::size_t bytes = 0;
+    std::size_t bytes = known_.kept_bytes();
     for (const auto& g : groups_) bytes += g->state->buffers.bytes();
     most_bytes_ = std::max(most_bytes_, bytes);
   }

@@ -196,6 +196,7 @@ class slot_owner {
     const auto& call = *std::find_if(calls_.begin(), calls_.end(), [](const signature& s) { return s.element_size != 0; });
     const auto alike = [&](const signature& s) { return s == call; };
     fold_ = std::all_of(calls_.begin(), calls_.end(), alike) && call.version == OMNI_VERSION ? known_->find(call) : nullptr;
+    if (fold_ != nullptr && fold_->result_size != call.element_size) fold_ = nullptr;  // slots know one size of blocks
     phase_ = fold_ != nullptr ? phase::folding : phase::refusing;
     if (fold_ != nullptr) {
       if (!fold_->null.empty()) null_ = {fold_->null.data(), fold_->null.size()};

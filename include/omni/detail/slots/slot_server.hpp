@@ -64,7 +64,7 @@ void serve_slots(const Open& open, int workers, int servers, int rank, reduction
       tell_failure(messages, workers, rank);
       throw;
     }
-    most_bytes = std::max(most_bytes, owner.bytes());
+    most_bytes = std::max(most_bytes, owner.bytes() + known.kept_bytes());
     deserted = owner.deserted();
   }
 }

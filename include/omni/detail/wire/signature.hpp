@@ -59,10 +59,11 @@ struct signature {
       0;  ///< 1: the call blocks; 2: it has a deadline of its own; from bit 2 on the collective, from bit 5 its root
   short_name<48> type;
   short_name<40> operation;
-  std::uint64_t operation_state = 0;  ///< a hash of what the operation says of its values, and of its type where it has no name
+  std::uint64_t operation_state =
+      0;  ///< a hash of what the operation says of its values, and of its type where it has no name; or a code_terms
   short_name<16> topology;
   short_name<16> mode;                   ///< how the topology runs: a call and its automatic choice are told apart
-  std::uint64_t options = 0;             ///< of the topology
+  std::uint64_t options = 0;             ///< of the topology, and of how elements are encoded
   std::uint32_t partition = 0;           ///< a hash of the partitioner's type and cuts
   std::uint32_t version = OMNI_VERSION;  ///< of the library. Header and signature fill whole cache lines: elements start on one
 
@@ -134,6 +135,7 @@ inline bool has_parts(const signature& s) {
 
 /// What is believed of a signature that is all that is known of a call: buffers are sized by it.
 struct signature_limits {
+  static constexpr std::uint64_t block = std::uint64_t{1} << 30U;  ///< bytes, as callers are told
   static constexpr std::uint64_t bytes = std::uint64_t{1} << 31U;  ///< of a packet or an element
   static constexpr int window = 4096;
   static constexpr std::uint64_t under_way = std::uint64_t{1} << 32U;  ///< bytes of a window of packets
@@ -141,9 +143,8 @@ struct signature_limits {
 
 /// What is wrong with the sizes in one, by which buffers are made; empty: nothing.
 inline std::string_view wrong_sizes(const signature& s) {
-  constexpr std::uint64_t largest_block = std::uint64_t{1} << 30U;  // bytes, as callers are told
   if (s.element_size == 0 || s.element_size > signature_limits::bytes) return "elements of no or absurd size";
-  if (s.largest_block > largest_block / s.element_size) return "blocks larger than a packet";
+  if (s.largest_block > signature_limits::block / s.element_size) return "blocks larger than a packet";
   if (s.packet_bytes > signature_limits::bytes) return "absurd packets";
   if (s.window == 0 || s.window > signature_limits::window || s.window * s.packet_bytes > signature_limits::under_way)
     return "an absurd window";
