@@ -30,36 +30,29 @@ struct half {
     return h;
   }
   constexpr operator float() const {  // NOLINT(google-explicit-constructor)
-    const std::uint32_t sign = std::uint32_t{bits} >> 15U << 31U;
-    const std::uint32_t exponent = std::uint32_t{bits} >> 10U & 31U;
-    const std::uint32_t mantissa = bits & 1023U;
-    if (exponent == 31U) return std::bit_cast<float>(sign | 0x7f800000U | mantissa << 13U);
-    if (exponent != 0U) return std::bit_cast<float>(sign | (exponent + 112U) << 23U | mantissa << 13U);
-    const float magnitude = static_cast<float>(mantissa) * 0x1p-24F;
-    return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(magnitude));
+    const std::uint32_t sign = std::uint32_t{bits} >> 15U << 31U, exponent = bits & 0x7c00U, mantissa = bits & 1023U;
+    const std::uint32_t beyond = above(exponent, 0x7bff) & 112U << 23U;  // infinity or NaN
+    const std::uint32_t normal = (exponent | mantissa) << 13U, subnormal = ~above(exponent, 0);
+    const float small = static_cast<float>(static_cast<std::int32_t>(mantissa)) * 0x1p-24F;
+    return std::bit_cast<float>(sign | (subnormal & std::bit_cast<std::uint32_t>(small)) |
+                                (~subnormal & (normal + (112U << 23U) + beyond)));
   }
 
  private:
+  // All bits if a > bound, else none. Without branches, not even such that compilers make, conversions become vectors.
+  static constexpr std::uint32_t above(std::uint32_t a, std::int32_t bound) {
+    return static_cast<std::uint32_t>((bound - static_cast<std::int32_t>(a)) >> 31);
+  }
   static constexpr std::uint16_t round(float value) {
-    const auto b = std::bit_cast<std::uint32_t>(value);
-    const auto sign = b >> 16U & 0x8000U;
-    const auto a = b & 0x7fffffffU;
-    std::uint32_t r = 0;
-    if (a > 0x7f800000U) {  // NaN: quiet, and as much of the payload as fits
-      r = 0x7e00U | (a >> 13U & 0x3ffU);
-    } else if (a >= 0x477ff000U) {  // rounds to 65536 or more
-      r = 0x7c00U;
-    } else if (a >= 0x38800000U) {  // normal
-      const auto odd = a >> 13U & 1U;
-      r = (a - 0x38000000U + 0xfffU + odd) >> 13U;
-    } else if (a > 0x33000000U) {  // subnormal, above half of the smallest
-      const auto shift = 126U - (a >> 23U);
-      const auto m = (a & 0x7fffffU) | 0x800000U;
-      const auto kept = m >> shift;
-      const auto rest = m & ((1U << shift) - 1U);
-      const auto middle = 1U << (shift - 1U);
-      r = kept + ((rest > middle || (rest == middle && (kept & 1U) != 0U)) ? 1U : 0U);
-    }
+    const auto b = std::bit_cast<std::uint32_t>(value), sign = b >> 16U & 0x8000U, a = b & 0x7fffffffU;
+    const auto odd = a >> 13U & 1U;
+    const auto normal = (a - 0x38000000U + 0xfffU + odd) >> 13U;
+    // Beside 1/2 the last bit of a float is worth 2^-24, the smallest half: adding rounds.
+    const auto subnormal = std::bit_cast<std::uint32_t>(std::bit_cast<float>(a) + 0.5F) - 0x3f000000U;
+    const auto nan = 0x7e00U | (a >> 13U & 0x3ffU);  // quiet, and as much of the payload as fits
+    const auto is_nan = above(a, 0x7f800000), is_normal = above(a, 0x387fffff), is_infinite = above(a, 0x477fefff);
+    const auto finite = (is_normal & normal) | (~is_normal & subnormal);
+    const auto r = (is_nan & nan) | (~is_nan & is_infinite & 0x7c00U) | (~is_infinite & finite);
     return static_cast<std::uint16_t>(sign | r);
   }
 };

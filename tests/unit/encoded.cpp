@@ -124,6 +124,29 @@ TEST_CASE("encoded: the bytes are fewer, and the report says so") {
   });
 }
 
+TEST_CASE("encoded: everybody folds everything where codes are much shorter than results") {
+  const auto topology = [](int ranks, const auto& compressor) {
+    std::string ran;
+    threads::run(ranks, [&](threads& comm) {
+      std::vector<float> x(25600, 1.0F);
+      const auto r = omni::allreduce(comm, x, compressor);
+      if (comm.rank() == 0) ran = r.topology;
+    });
+    return ran;
+  };
+  // A code has 72 or 292 bytes, a result 1024. Threads are taken to be hosts: nothing was measured, so the link has 1 Gbit/s.
+  const auto exact = [](auto c) {
+    c.results = result_form::as_they_are;
+    return c;
+  };
+  CHECK(topology(4, exact(omni::ternary())) == "replicated");
+  CHECK(topology(4, exact(omni::natural{})) == "replicated");
+  CHECK(topology(5, exact(omni::natural{})) == "colocated");                          // four codes are longer
+  CHECK(topology(14, exact(omni::ternary())) == "colocated");                         // 13 are not, but take longer to decode
+  CHECK(topology(4, omni::ternary()) == "colocated");                                 // results have as few bytes
+  CHECK(topology(4, omni::random_k{.share = 0.1} | omni::ternary()) == "colocated");  // 45 bytes beside 72
+}
+
 TEST_CASE("encoded: sparsifiers keep what they say") {
   for (const int ranks : {1, 2, 5})
     for (const std::size_t n : {std::size_t{1000}, std::size_t{300000}}) {

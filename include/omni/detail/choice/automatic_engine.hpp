@@ -23,11 +23,19 @@
 namespace omni {
 namespace detail {
 
-/// Of the owner streams: whether everybody folds everything. So it is between hosts where what ranks give is so short that all of
-/// it is shorter than results.
+/// Whether ranks give so little, beside results, that it pays between hosts if everybody folds everything: what the link is spared
+/// takes longer than decoding all blocks on every rank, and not on one.
+inline bool is_worth_folding_all(const selection_context& here, const call& c) {
+  constexpr double link = 125e6, decoding = 4e9;  // where nothing was measured 1 Gbit/s; slowly, so that it is sure to pay
+  const auto others = static_cast<double>(here.ranks - 1), code = static_cast<double>(c.element_bytes()),
+             result = static_cast<double>(c.result_bytes()), codes = static_cast<double>(std::max<std::size_t>(c.size(), 1));
+  const double spared = others / here.ranks * (result - others * code) * codes;
+  const double decoded = others * static_cast<double>(c.codec()->tensor_bytes());
+  return spared / (here.measured.known() ? here.measured.link_rate : link) > decoded / decoding;
+}
+/// Of the owner streams: whether everybody folds everything.
 inline ownership owners_of_streams(const selection_context& here, const call& c) {
-  const bool is_short = here.forced == preset::automatic && !here.shares && c.has_other_results() &&
-                        c.element_bytes() * static_cast<std::size_t>(here.ranks - 1) <= c.result_bytes();
+  const bool is_short = here.forced == preset::automatic && !here.shares && c.has_other_results() && is_worth_folding_all(here, c);
   return is_short || automatic::is_replicated(here) ? ownership::replicated : ownership::shared;
 }
 
