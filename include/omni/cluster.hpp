@@ -133,7 +133,7 @@ class cluster {
   }
 
   /// Bytes of packet buffers that a server has needed at most: workers x window x packet for the cluster and each of its parts,
-  /// whatever the size of the tensors; and, of codes, three blocks of elements for each kind, up to 4 MiB in all.
+  /// whatever the size of the tensors; and, of codes, three blocks of elements for each kind, up to 4 MiB or what one call needs.
   [[nodiscard]] std::size_t buffer_bytes() const { return buffer_bytes_; }
 
   // What a call needs of a transport.

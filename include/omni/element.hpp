@@ -39,18 +39,18 @@ struct half {
   }
 
  private:
-  // All bits if a > bound, else none. Without branches, not even such that compilers make, conversions become vectors.
+  // All bits if a > bound, else none. Without branches, those that compilers add included, conversions become vectors.
   static constexpr std::uint32_t above(std::uint32_t a, std::int32_t bound) {
     return static_cast<std::uint32_t>((bound - static_cast<std::int32_t>(a)) >> 31);
   }
   static constexpr std::uint16_t round(float value) {
     const auto b = std::bit_cast<std::uint32_t>(value), sign = b >> 16U & 0x8000U, a = b & 0x7fffffffU;
+    const auto is_nan = above(a, 0x7f800000), is_normal = above(a, 0x387fffff), is_infinite = above(a, 0x477fefff);
     const auto odd = a >> 13U & 1U;
     const auto normal = (a - 0x38000000U + 0xfffU + odd) >> 13U;
     // Beside 1/2 the last bit of a float is worth 2^-24, the smallest half: adding rounds.
-    const auto subnormal = std::bit_cast<std::uint32_t>(std::bit_cast<float>(a) + 0.5F) - 0x3f000000U;
+    const auto subnormal = std::bit_cast<std::uint32_t>(std::bit_cast<float>(a & ~is_normal) + 0.5F) - 0x3f000000U;
     const auto nan = 0x7e00U | (a >> 13U & 0x3ffU);  // quiet, and as much of the payload as fits
-    const auto is_nan = above(a, 0x7f800000), is_normal = above(a, 0x387fffff), is_infinite = above(a, 0x477fefff);
     const auto finite = (is_normal & normal) | (~is_normal & subnormal);
     const auto r = (is_nan & nan) | (~is_nan & is_infinite & 0x7c00U) | (~is_infinite & finite);
     return static_cast<std::uint16_t>(sign | r);

@@ -134,15 +134,18 @@ class reductions {
       auto e = c.open(s);
       if (!e) continue;
       const auto made = std::make_shared<const entry>(std::move(*e));
+      apart_ = made;
+      if (made->kept_bytes > most_bytes) return made;
       opened_.push_back(made);
-      while (opened_.size() > most_opened || kept_bytes() > most_bytes) opened_.erase(opened_.begin());
+      while (opened_.size() > most_opened || kept_bytes() > most_bytes) opened_.erase(opened_.begin());  // `made` fits
       return made;
     }
     return nullptr;
   }
-  /// Memory for folding that is kept from call to call. Bounded, whatever is called for.
+  /// Memory for folding: up to 4 MiB that are kept from call to call, whatever is called for, or what one call needs.
   [[nodiscard]] std::size_t kept_bytes() const {
-    std::size_t bytes = 0;
+    const auto apart = apart_.lock();
+    std::size_t bytes = apart != nullptr && apart->kept_bytes > most_bytes ? apart->kept_bytes : 0;
     for (const auto& k : opened_) bytes += k->kept_bytes;
     return bytes;
   }
@@ -181,6 +184,7 @@ class reductions {
 
   static constexpr std::size_t most_opened = 16, most_bytes = std::size_t{4} << 20U;
   std::vector<std::shared_ptr<const entry>> known_, opened_;  // the second in the order of their last calls
+  std::weak_ptr<const entry> apart_;                          // the last that was made: kept by its call alone, if it is large
   std::vector<coded> coded_;
 };
 

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <omni/element.hpp>
 
 #include "../support/oracle.hpp"
@@ -68,6 +69,8 @@ TEST_CASE_TEMPLATE("16-bit floats: rounding to nearest even", T, omni::half, omn
 }
 
 TEST_CASE("16-bit floats: values from the standard") {
+  static_assert(omni::half(1.0F).bits == 0x3c00 && omni::half(0x1p-24F).bits == 1 && omni::half(INFINITY).bits == 0x7c00);
+  static_assert(omni::half(std::numeric_limits<float>::quiet_NaN()).bits == 0x7e00 && omni::half::from_bits(1) == 0x1p-24F);
   CHECK(omni::half(1.0F).bits == 0x3c00);
   CHECK(omni::half(-2.0F).bits == 0xc000);
   CHECK(omni::half(65504.0F).bits == 0x7bff);

@@ -267,10 +267,10 @@ TEST_CASE("served codes: a quantiser of the user's, known to servers, unknown, a
         const std::span<float> huge(x.data(), std::size_t{1} << 29U);
         CHECK_THROWS_WITH_AS(omni::allreduce(cluster, huge, omni::sign{}, omni::fixed_blocks{std::size_t{1} << 29U}),
                              doctest::Contains("more than a packet holds"), omni::usage);
-        const std::span<float> large(x.data(), std::size_t{1} << 27U);
-        CHECK_THROWS_WITH_AS(
-            omni::allreduce(cluster, large, omni::sign{}, omni::fixed_blocks{std::size_t{1} << 25U}, omni::dedicated{.window = 64}),
-            doctest::Contains("of them in a window"), omni::usage);
+        const std::span<float> large(x.data(), std::size_t{1} << 21U);
+        CHECK_THROWS_WITH_AS(omni::allreduce(cluster, large, omni::sign{}, omni::fixed_blocks{std::size_t{1} << 20U},
+                                             omni::dedicated{.window = 1024}),
+                             doctest::Contains("of them in a window"), omni::usage);
         CHECK_THROWS_WITH_AS(omni::allreduce(cluster, x, multiples{0x80000001U}), doctest::Contains("31 bits"), omni::usage);
         omni::allreduce(cluster, x, omni::to<omni::bfloat16>{});
       },
@@ -357,8 +357,20 @@ TEST_CASE("served codes: a server keeps a few ways to fold, however many it is a
   const auto most = known.kept_bytes();
   CHECK(most > 0);
   CHECK(most < std::size_t{64} << 10U);
-  CHECK(find(1U << 20U) != nullptr);
+  // A large one is kept by its call alone, and pushes none out; of those of 3 MiB there is room for one.
+  const auto stays = find(99);
+  {
+    const auto large = find(1U << 20U);
+    REQUIRE(large != nullptr);
+    CHECK(known.kept_bytes() > std::size_t{8} << 20U);
+  }
+  CHECK(known.kept_bytes() == most);
+  CHECK(find(99) == stays);
+  REQUIRE(find(300000) != nullptr);
+  REQUIRE(find(310000) != nullptr);
+  CHECK(known.kept_bytes() > std::size_t{3} << 20U);
   CHECK(known.kept_bytes() < std::size_t{4} << 20U);
+  CHECK(find(99) != stays);
   CHECK(find(1U << 28U) == nullptr);
   // What is asked for again stays.
   const auto eight = find(8);

@@ -35,6 +35,8 @@ class tensor_codec : public interface {
   /// Whether blocks are to travel as their elements that are not null.
   [[nodiscard]] virtual bool packs() const = 0;
   [[nodiscard]] virtual std::size_t tensor_bytes() const = 0;
+  /// Of the values that are made of one rank's codes.
+  [[nodiscard]] virtual std::size_t decoded_bytes() const = 0;
   /// What one rank alone has to do.
   virtual void copy_through() = 0;
   /// All results are there.

@@ -23,15 +23,15 @@
 namespace omni {
 namespace detail {
 
-/// Whether ranks give so little, beside results, that it pays between hosts if everybody folds everything: what the link is spared
-/// takes longer than decoding all blocks on every rank, and not on one.
+/// Whether ranks give so little, beside results, that it pays between hosts if everybody folds everything: the link is spared more
+/// time than every rank needs to decode all blocks, where one would, and to make codes of all results, if they are codes.
 inline bool is_worth_folding_all(const selection_context& here, const call& c) {
-  constexpr double link = 125e6, decoding = 4e9;  // where nothing was measured 1 Gbit/s; slowly, so that it is sure to pay
+  constexpr double link = 125e6, coding = 4e9;  // bytes a second: where nothing was measured; and of a core
   const auto others = static_cast<double>(here.ranks - 1), code = static_cast<double>(c.element_bytes()),
              result = static_cast<double>(c.result_bytes()), codes = static_cast<double>(std::max<std::size_t>(c.size(), 1));
-  const double spared = others / here.ranks * (result - others * code) * codes;
-  const double decoded = others * static_cast<double>(c.codec()->tensor_bytes());
-  return spared / (here.measured.known() ? here.measured.link_rate : link) > decoded / decoding;
+  const double share = others / here.ranks, spared = share * (result - others * code) * codes;
+  const double coded = (others + (c.codec()->scatters() ? 0 : share)) * static_cast<double>(c.codec()->decoded_bytes());
+  return spared / (here.measured.known() ? here.measured.link_rate : link) > coded / coding;
 }
 /// Of the owner streams: whether everybody folds everything.
 inline ownership owners_of_streams(const selection_context& here, const call& c) {

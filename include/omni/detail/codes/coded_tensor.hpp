@@ -126,6 +126,7 @@ class coded_tensor final : public tensor_codec {
   [[nodiscard]] std::size_t together(std::size_t block, std::size_t n) const override { return pieces_.whole(block, n); }
   [[nodiscard]] bool packs() const override { return !codec_.is_coded() && keeps_elements<C>; }
   [[nodiscard]] std::size_t tensor_bytes() const override { return pieces_.elements() * sizeof(T); }
+  [[nodiscard]] std::size_t decoded_bytes() const override { return pieces_.elements() * sizeof(A); }
   void copy_through() override {
     encode_all();
     for (std::size_t b = 0; b < blocks(); ++b) {

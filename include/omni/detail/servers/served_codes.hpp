@@ -36,7 +36,7 @@ std::optional<reductions::entry> fold_of_codes(const signature& s) {
   if constexpr (requires { c.fault(); })
     if (!c.fault().empty()) return {};
   if (s.element_size != sizeof(code_key) + c.template bytes<accumulator<T>>(block)) return {};
-  // Before there is memory for it: packets, for which there is, have to hold it.
+  // Before there is memory for it: what is sent has to fit in a packet.
   if (s.packet_bytes < std::max<std::uint64_t>(s.element_size, terms.once ? block * sizeof(T) : 0)) return {};
   const auto codec = std::make_shared<block_codec<accumulator<T>, C>>(
       c, block, terms.once ? code_form::codes_once : code_form::codes, std::type_identity<T>());
