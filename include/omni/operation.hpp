@@ -185,7 +185,7 @@ struct land {
   static constexpr T identity() { return T(1); }
   template <class T>
   requires std::is_arithmetic_v<T>
-  constexpr T operator()(T a, T b) const { return T(a != T(0) && b != T(0)); }
+  constexpr T operator()(T a, T b) const { return T((a != T(0)) & (b != T(0))); }  // && would be a branch, and no vectors
 };
 
 /// Logical or, 0 or 1. Null: zeros.
@@ -197,7 +197,7 @@ struct lor {
   static constexpr T identity() { return T(0); }
   template <class T>
   requires std::is_arithmetic_v<T>
-  constexpr T operator()(T a, T b) const { return T(a != T(0) || b != T(0)); }
+  constexpr T operator()(T a, T b) const { return T((a != T(0)) | (b != T(0))); }  // as above
 };
 
 /// Logical exclusive or, 0 or 1. Null: zeros.
