@@ -4,12 +4,15 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <cstddef>
 #include <cstring>
 #include <omni/allreduce.hpp>
 #include <omni/element.hpp>
 #include <random>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 // Calls with a compressor on ranks that are threads, and what they are to give.
@@ -77,5 +80,23 @@ inline std::vector<float> brains(std::vector<float> x) {
   for (auto& v : x) v = brain(v);
   return x;
 }
+
+/// A quantiser of a user's, with what the concept asks for and no more: whole numbers.
+struct whole_numbers {
+  static constexpr std::string_view name = "whole numbers";
+  static constexpr bool unbiased = false;
+  template <class A>
+  static std::size_t bytes(std::size_t n) {
+    return n;
+  }
+  template <class A>
+  static void encode(std::span<const A> x, std::uint32_t /*key*/, std::byte* to) {
+    for (const A v : x) *to++ = static_cast<std::byte>(static_cast<int>(std::lround(v)) & 255);
+  }
+  template <class A>
+  static void decode(const std::byte* from, std::uint32_t /*key*/, std::span<A> to) {
+    for (auto& v : to) v = static_cast<A>(static_cast<signed char>(*from++));
+  }
+};
 
 }  // namespace testing

@@ -40,6 +40,7 @@ using testing::inputs_of;
 using testing::normal;
 using testing::outputs;
 using testing::sum_of;
+using testing::whole_numbers;
 
 template <class... Arguments>
 void expect_everywhere(const std::vector<std::vector<float>>& inputs, const std::vector<float>& wanted,
@@ -725,28 +726,6 @@ TEST_CASE("encoded: codes that are as long as results, and tails by their own le
     CHECK(r.encoded_bytes == 100 * 2 * (4 + 1));
   });
 }
-
-namespace {
-
-/// A quantiser of a user's, with what the concept asks for and no more: whole numbers.
-struct whole_numbers {
-  static constexpr std::string_view name = "whole numbers";
-  static constexpr bool unbiased = false;
-  template <class A>
-  static std::size_t bytes(std::size_t n) {
-    return n;
-  }
-  template <class A>
-  static void encode(std::span<const A> x, std::uint32_t /*key*/, std::byte* to) {
-    for (const A v : x) *to++ = static_cast<std::byte>(static_cast<int>(std::lround(v)) & 255);
-  }
-  template <class A>
-  static void decode(const std::byte* from, std::uint32_t /*key*/, std::span<A> to) {
-    for (auto& v : to) v = static_cast<A>(static_cast<signed char>(*from++));
-  }
-};
-
-}  // namespace
 
 TEST_CASE("encoded: a quantiser of the user's, alone and after a sparsifier") {
   std::vector<std::vector<float>> inputs(3, std::vector<float>(3000));
