@@ -17,6 +17,13 @@ template <class T>
 concept element =
     std::is_trivially_copyable_v<T> && std::is_object_v<T> && !std::is_const_v<T> && !std::is_pointer_v<T> && alignof(T) <= 64;
 
+namespace detail {
+/// All bits if a > bound, else none. Without branches, those that compilers add included, conversions become vectors.
+constexpr std::uint32_t above(std::uint32_t a, std::int32_t bound) {
+  return static_cast<std::uint32_t>((bound - static_cast<std::int32_t>(a)) >> 31);
+}
+}  // namespace detail
+
 /// IEEE 754 binary16, for storage. Arithmetic is done in float: the library's operations fold all contributions to an element
 /// in float and round once, to nearest even (ring rounds at each of its steps).
 struct half {
@@ -31,19 +38,16 @@ struct half {
   }
   constexpr operator float() const {  // NOLINT(google-explicit-constructor)
     const std::uint32_t sign = std::uint32_t{bits} >> 15U << 31U, exponent = bits & 0x7c00U, mantissa = bits & 1023U;
-    const std::uint32_t beyond = above(exponent, 0x7bff) & 112U << 23U;  // infinity or NaN
-    const std::uint32_t normal = (exponent | mantissa) << 13U, subnormal = ~above(exponent, 0);
+    const std::uint32_t beyond = detail::above(exponent, 0x7bff) & 112U << 23U;  // infinity or NaN
+    const std::uint32_t normal = (exponent | mantissa) << 13U, subnormal = ~detail::above(exponent, 0);
     const float small = static_cast<float>(static_cast<std::int32_t>(mantissa)) * 0x1p-24F;
     return std::bit_cast<float>(sign | (subnormal & std::bit_cast<std::uint32_t>(small)) |
                                 (~subnormal & (normal + (112U << 23U) + beyond)));
   }
 
  private:
-  // All bits if a > bound, else none. Without branches, those that compilers add included, conversions become vectors.
-  static constexpr std::uint32_t above(std::uint32_t a, std::int32_t bound) {
-    return static_cast<std::uint32_t>((bound - static_cast<std::int32_t>(a)) >> 31);
-  }
   static constexpr std::uint16_t round(float value) {
+    using detail::above;
     const auto b = std::bit_cast<std::uint32_t>(value), sign = b >> 16U & 0x8000U, a = b & 0x7fffffffU;
     const auto is_nan = above(a, 0x7f800000), is_normal = above(a, 0x387fffff), is_infinite = above(a, 0x477fefff);
     const auto odd = a >> 13U & 1U;
@@ -72,9 +76,9 @@ struct bfloat16 {
 
  private:
   static constexpr std::uint16_t round(float value) {
-    const auto b = std::bit_cast<std::uint32_t>(value);
-    if ((b & 0x7fffffffU) > 0x7f800000U) return static_cast<std::uint16_t>(b >> 16U | 0x40U);
-    return static_cast<std::uint16_t>((b + 0x7fffU + (b >> 16U & 1U)) >> 16U);
+    const auto b = std::bit_cast<std::uint32_t>(value), upper = b >> 16U;
+    const auto is_nan = detail::above(b & 0x7fffffffU, 0x7f800000);
+    return static_cast<std::uint16_t>((is_nan & (upper | 0x40U)) | (~is_nan & ((b + 0x7fffU + (upper & 1U)) >> 16U)));
   }
 };
 

@@ -7,7 +7,9 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <omni/detail/call/convert.hpp>
 #include <omni/element.hpp>
+#include <vector>
 
 #include "../support/oracle.hpp"
 #include "../support/patterns.hpp"
@@ -60,10 +62,39 @@ int count_wrong_roundings() {
   }
   return wrong;
 }
+// Whether a run is converted as its elements are, wherever it begins and ends. Signalling NaNs may become quiet.
+template <class From, class To>
+int count_wrong_in_runs(const std::vector<From>& all) {
+  int wrong = 0;
+  for (std::size_t first = 0, n = 0; first + n <= all.size(); first += n, n = (n + 1) % 61) {
+    std::vector<To> got(n + 1, To(-7.0F));
+    omni::detail::convert(all.data() + first, got.data(), n);
+    for (std::size_t i = 0; i < n; ++i) {
+      const auto wanted = static_cast<To>(all[first + i]);
+      const bool is_nan = std::isnan(static_cast<float>(wanted));
+      const bool same = std::memcmp(&got[i], &wanted, sizeof(To)) == 0;
+      if (!same && !(is_nan && std::isnan(static_cast<float>(got[i])) && sizeof(To) == 4)) ++wrong;
+    }
+    if (static_cast<float>(got[n]) != -7.0F) ++wrong;
+  }
+  return wrong;
+}
 
 }  // namespace
 
 TEST_CASE_TEMPLATE("16-bit floats: every bit pattern", T, omni::half, omni::bfloat16) { CHECK(count_wrong_from_bits<T>() == 0); }
+TEST_CASE_TEMPLATE("16-bit floats: runs are converted as elements are", T, omni::half, omni::bfloat16) {
+  std::vector<T> small;
+  std::vector<float> large;
+  auto g = patterns::make_generator(6, 6);
+  for (unsigned b = 0; b < 65536; ++b) {
+    small.push_back(T::from_bits(static_cast<std::uint16_t>(b)));
+    large.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(g() >> 32U)));
+    large.push_back(std::bit_cast<float>(std::bit_cast<std::uint32_t>(static_cast<float>(small.back())) + 0x1000U));
+  }
+  CHECK(count_wrong_in_runs<T, float>(small) == 0);
+  CHECK(count_wrong_in_runs<float, T>(large) == 0);
+}
 TEST_CASE_TEMPLATE("16-bit floats: rounding to nearest even", T, omni::half, omni::bfloat16) {
   CHECK(count_wrong_roundings<T>() == 0);
 }

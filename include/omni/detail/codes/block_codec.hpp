@@ -12,6 +12,7 @@
 
 #include "../../concepts.hpp"
 #include "../../element.hpp"
+#include "../call/convert.hpp"
 #include "../call/element_loops.hpp"
 #include "../call/vectors.hpp"
 #include "../compress/draws.hpp"
@@ -38,13 +39,6 @@ struct code_terms {
     return {static_cast<std::uint32_t>(state >> 32U), static_cast<std::uint32_t>(state & 0x7fffffffU), (state >> 31U & 1U) != 0};
   }
 };
-
-/// Copies n values, of one type or the other.
-template <class From, class To>
-void convert(const From* from, To* to, std::size_t n) {
-  if constexpr (std::is_same_v<From, To>) std::memcpy(to, from, n * sizeof(To));
-  else run_wide([&] { for_each_index<32>(n, [from, to](std::size_t i) { to[i] = static_cast<To>(from[i]); }); });
-}
 
 /// What a compressor makes of one block of elements, which are added as A, and of the blocks of all ranks: codes of one size, which
 /// are the elements of a call; or the elements that are left.
