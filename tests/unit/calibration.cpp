@@ -213,6 +213,18 @@ TEST_CASE("automatic: two levels of the other collectives, where they save more 
   CHECK(choice(kind::broadcast, 0.8, hosts(4, 2, {})) == algorithm::levels);
 }
 
+TEST_CASE("automatic: inside a host MPI's own collectives are worth it only where they block") {
+  using kind = omni::detail::collective_kind;
+  auto here = one_host(2, false);
+  const auto choice = [&](kind k, double density) { return automatic{}.choose_of_family(k, 16U << 20U, density, here); };
+  CHECK(choice(kind::reduce, 0.5) == algorithm::streams);
+  CHECK(choice(kind::allgather, 1) == algorithm::streams);
+  here.hands_over = true;
+  CHECK(choice(kind::reduce, 0.5) == algorithm::native);
+  CHECK(choice(kind::reduce, 0.2) == algorithm::streams);
+  CHECK(choice(kind::allgather, 1) == algorithm::native);
+}
+
 TEST_CASE("the sampled density is right wherever the blocks lie that are not null") {
   for (const std::size_t blocks : {1U, 2U, 16U, 17U, 300U, 1024U, 65536U}) {
     constexpr std::size_t block = 4;

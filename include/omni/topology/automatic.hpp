@@ -141,8 +141,9 @@ struct automatic {
     if (here.levels && is_worth_levels(density, detail::collective_kind::allreduce, here)) return algorithm::levels;
     return dense ? algorithm::ring : algorithm::streams;
   }
-  /// Where ranks share memory omni wins, but for a few cases, which were measured (docs/results.md): two ranks that exchange dense
-  /// parts copy them no more often by MPI, and a reduce of blocks half of which are null folds many short runs.
+  /// Where ranks share memory omni wins, but for a few cases of MPI's calls that block, which were measured (docs/results.md): two
+  /// ranks that exchange dense parts copy them no more often by MPI, and a reduce of blocks half of which are null folds many short
+  /// runs.
   [[nodiscard]] static constexpr bool is_native_inside(detail::collective_kind kind, std::size_t bytes, double density, int ranks) {
     if (kind == detail::collective_kind::allgather) return ranks == 2 && density > 0.4;
     if (kind == detail::collective_kind::broadcast) return ranks == 2 && density > 0.4 && bytes > (std::size_t{128} << 10U);
@@ -157,7 +158,7 @@ struct automatic {
     if (!here.native || bytes > one_message) return false;
     if (here.forced != detail::preset::automatic) return here.forced == detail::preset::mpi;
     if (here.shares && small_bytes == 0)
-      return bytes <= shared || (ring_bytes == 0 && is_native_inside(kind, bytes, density, here.ranks));
+      return bytes <= shared || (ring_bytes == 0 && here.hands_over && is_native_inside(kind, bytes, density, here.ranks));
     if (is_small(bytes, here)) return true;
     if (density <= 0.9 || (ring_bytes != 0 && bytes >= ring_bytes)) return false;
     if (here.one_host) return true;
