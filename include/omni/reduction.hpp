@@ -133,7 +133,7 @@ class reductions {
       if (c.operation != s.operation || short_name<48>(c.type) != s.type || s.topology == key_value_topology) continue;
       auto e = c.open(s);
       if (!e) continue;
-      const auto made = std::make_shared<const entry>(std::move(*e));
+      auto made = std::make_shared<const entry>(std::move(*e));
       apart_ = made;
       if (made->kept_bytes > most_bytes) return made;
       opened_.push_back(made);

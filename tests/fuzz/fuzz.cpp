@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The omni authors
 // SPDX-License-Identifier: BSL-1.0
 //
-// For libFuzzer: the environment's OMNI_FUZZ says which target, packets, server or slots.
+// For libFuzzer: the environment's OMNI_FUZZ says which target, packets, server, slots or worker.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -17,6 +17,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (target == "packets") fuzz::packets({data, size});
   else if (target == "server") fuzz::server({data, size});
   else if (target == "slots") fuzz::slots({data, size});
+  else if (target == "worker") fuzz::worker({data, size});
   else std::abort();
   return 0;
 }

@@ -13,7 +13,6 @@
 #include <iterator>
 #include <map>
 #include <omni/omni.hpp>
-#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -25,58 +24,41 @@
 namespace {
 
 const std::map<std::string, std::function<void(std::span<const std::uint8_t>)>> targets{
-    {"packets", fuzz::packets}, {"server", fuzz::server}, {"slots", fuzz::slots}};
+    {"packets", fuzz::packets}, {"server", fuzz::server}, {"slots", fuzz::slots}, {"worker", fuzz::worker}};
 
 void keep(const std::filesystem::path& file, const std::string& text) {
   std::filesystem::create_directories(file.parent_path());
   std::ofstream(file, std::ios::binary) << text;
 }
 
-// What three workers say to an owner of slots, in the order in which it is heard. `packs`: blocks travel packed.
-std::vector<fuzz::item> said_to_owner(bool packs) {
-  using call_type = omni::detail::typed_call<int, omni::sum, omni::fixed_blocks, omni::simd_detector>;
-  std::vector<fuzz::item> heard;
-  std::vector<std::vector<int>> data;
-  for (int r = 0; r < 3; ++r) {
-    data.push_back(fuzz::input_of(r));
-    for (std::size_t i = 0; packs && i < data.back().size(); ++i)
-      if (i % 8 != 0) data.back()[i] = 0;
-  }
+// What an owner of slots hears from three workers, in this order, and what the first of these hears from it.
+struct conversation {
+  std::vector<fuzz::item> to_owner, to_worker;
+};
+conversation held(bool packs) {
+  conversation heard;
   omni::detail::reductions known;
   known.add(omni::reduction<int>{});
   omni::detail::slot_owner owner(3, 1, 0, 0, 0, &known);
-  std::vector<std::unique_ptr<omni::detail::slot_worker>> workers;
-  std::vector<fuzz::item> to_owner, to_worker;
-  const auto say = [&](int rank) {
-    return [&, rank](int, std::span<const std::byte> d) {
-      to_owner.push_back({static_cast<unsigned>(rank), {d.begin(), d.end()}});
-    };
+  std::deque<fuzz::slot_call> calls;
+  std::vector<fuzz::item> up, down;
+  const auto say = [&](unsigned rank) {
+    return [&, rank](int, std::span<const std::byte> d) { up.push_back({rank, {d.begin(), d.end()}}); };
   };
-  const call_type::policies policies({}, {16}, {});
-  std::deque<call_type> calls;
-  for (int r = 0; r < 3; ++r) {
-    auto& x = data[static_cast<std::size_t>(r)];
-    const auto& c = calls.emplace_back(policies, x, x);
-    auto mine = sign(c, "dedicated", 600, 4);
-    mine.largest_block = 16;
-    mine.blocks = (fuzz::elements - 1) / 16 + 1;
-    workers.push_back(std::make_unique<omni::detail::slot_worker>(c, mine, 1, 0, std::vector<std::uint64_t>{~std::uint64_t{0}, 0},
-                                                                  std::nullopt, packs));
-    workers.back()->start(0, 0, say(r));
-  }
-  while (!to_owner.empty()) {
-    auto next = std::exchange(to_owner, {});
-    for (auto& i : next) {
-      heard.push_back(i);
+  for (unsigned r = 0; r < 3; ++r) calls.emplace_back(static_cast<int>(r), packs).worker.start(0, 0, say(r));
+  while (!up.empty()) {
+    for (auto& i : std::exchange(up, {})) {
+      heard.to_owner.push_back(i);
       omni::detail::slot_reader d;
       if (!d.parse(i.bytes)) continue;
       owner.take(static_cast<int>(i.about), d, [&](int w, std::span<const std::byte> b) {
-        to_worker.push_back({static_cast<unsigned>(w), {b.begin(), b.end()}});
+        down.push_back({static_cast<unsigned>(w), {b.begin(), b.end()}});
       });
     }
-    for (auto& i : std::exchange(to_worker, {})) {
+    for (auto& i : std::exchange(down, {})) {
+      if (i.about == 0) heard.to_worker.push_back(i);
       omni::detail::slot_reader d;
-      if (d.parse(i.bytes)) workers[i.about]->take(0, d, 0, say(static_cast<int>(i.about)));
+      if (d.parse(i.bytes)) calls[i.about].worker.take(0, d, 0, say(i.about));
     }
   }
   return heard;
@@ -112,8 +94,12 @@ void write_seeds(const std::filesystem::path& corpus) {
   sent[0].insert(sent[0].end(), sent[1].begin(), sent[1].end());
   keep(corpus / "server" / "true", fuzz::text(sent[0]));
 
-  keep(corpus / "slots" / "true", fuzz::text(said_to_owner(false)));
-  keep(corpus / "slots" / "packed", fuzz::text(said_to_owner(true)));
+  for (const bool packs : {false, true}) {
+    const auto* const file = packs ? "packed" : "true";
+    const auto heard = held(packs);
+    keep(corpus / "slots" / file, fuzz::text(heard.to_owner));
+    keep(corpus / "worker" / file, std::string(1, packs ? '\1' : '\0') + fuzz::text(heard.to_worker));
+  }
 }
 
 int replay(const std::filesystem::path& corpus) {
@@ -127,7 +113,7 @@ int replay(const std::filesystem::path& corpus) {
       ++inputs;
     }
   std::printf("%zu inputs\n", inputs);
-  return inputs >= 7 ? 0 : 1;
+  return inputs >= 9 ? 0 : 1;
 }
 
 }  // namespace

@@ -33,7 +33,7 @@ done
 
 mkdir -p "$build/findings"
 rc=0
-targets=(packets server slots)
+targets=(packets server slots worker)
 echo "== compile"
 rm -f "$build/fuzz"
 if ! "$compiler" -std=c++20 "$optimise" -g1 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined -I"$here/../../include" "$here/fuzz.cpp" \

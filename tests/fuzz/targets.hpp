@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <omni/omni.hpp>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -16,8 +17,8 @@
 #include "../support/scripted.hpp"
 #include "input.hpp"
 
-// What is fuzzed: a rank that hears lies, a server that does, and an owner of slots that does. Whatever they hear, they end with an
-// error of the library, wait for more, or go on; anything else is for the sanitizers, or aborts.
+// What is fuzzed: a rank that hears lies, a server that does, an owner of slots and a worker that do. Whatever they hear, they end
+// with an error of the library, wait for more, or go on; anything else is for the sanitizers, or aborts.
 
 namespace fuzz {
 
@@ -81,6 +82,19 @@ inline void server(std::span<const std::uint8_t> in) {
   }
 }
 
+/// Reads a datagram as a transport lets it through: whole, of this call, and with the right checksum. False if it is none.
+inline bool pass(item& i, omni::detail::slot_reader& d) {
+  omni::detail::slot_header h;
+  if (i.bytes.size() < sizeof(h)) return false;
+  std::memcpy(&h, i.bytes.data(), sizeof(h));
+  h.magic = omni::detail::slot_magic;
+  h.call = 0;
+  h.bytes = i.bytes.size();
+  h.checksum = omni::detail::slot_checksum(h, std::span(i.bytes).subspan(sizeof(h)));
+  std::memcpy(i.bytes.data(), &h, sizeof(h));
+  return d.parse(i.bytes);
+}
+
 /// The owner of slots of three workers, the first of which it is itself.
 inline void slots(std::span<const std::uint8_t> in) {
   omni::detail::reductions known;
@@ -92,19 +106,68 @@ inline void slots(std::span<const std::uint8_t> in) {
   };
   omni::detail::slot_owner owner(3, 1, 0, 0, 0, &known);
   for (auto& i : items(in)) {
-    // What a transport lets through: whole, of this call, and with the right checksum.
-    omni::detail::slot_header h;
-    if (i.bytes.size() < sizeof(h)) continue;
-    std::memcpy(&h, i.bytes.data(), sizeof(h));
-    h.magic = omni::detail::slot_magic;
-    h.call = 0;
-    h.bytes = i.bytes.size();
-    h.checksum = omni::detail::slot_checksum(h, std::span(i.bytes).subspan(sizeof(h)));
-    std::memcpy(i.bytes.data(), &h, sizeof(h));
     omni::detail::slot_reader d;
-    if (!d.parse(i.bytes)) continue;
+    if (!pass(i, d)) continue;
     try {
       owner.take(static_cast<int>(i.about % 3), d, send);
+    } catch (const omni::error&) {
+      return;
+    }
+  }
+}
+
+/// A call over slots, of one owner, as a worker has it.
+struct slot_call {
+  using type = omni::detail::typed_call<int, omni::sum, omni::fixed_blocks, omni::simd_detector>;
+  static constexpr std::size_t blocks = (elements - 1) / 16 + 1;
+  std::vector<int> in, out = std::vector<int>(elements);
+  type::policies policies{{}, {16}, {}};
+  type call{policies, in, out};
+  omni::detail::slot_worker worker;
+
+  /// `packs`: blocks travel packed, and are such that it is shorter.
+  slot_call(int rank, bool packs)
+      : in(input(rank, packs)), worker(call, mine(call), 1, 0, {filled(rank), 0}, std::nullopt, packs) {}
+
+ private:
+  static std::vector<int> input(int rank, bool packs) {
+    auto x = input_of(rank);
+    for (std::size_t i = 0; packs && i < x.size(); ++i)
+      if (i % 8 != 0) x[i] = 0;
+    return x;
+  }
+  // Two blocks of three, and none near the end of the tensor.
+  static std::uint64_t filled(int rank) {
+    std::uint64_t bits = 0;
+    for (std::size_t b = 0; b < blocks - 8; ++b) bits |= std::uint64_t{(b + static_cast<std::size_t>(rank)) % 3 != 0} << b;
+    return bits;
+  }
+  static omni::detail::signature mine(const omni::detail::call& c) {
+    auto s = sign(c, "dedicated", 600, 4);
+    s.largest_block = 16;
+    s.blocks = blocks;
+    return s;
+  }
+};
+
+/// A worker of slots; the first byte says whether it packs, and of a datagram whether a timer has run out before it.
+inline void worker(std::span<const std::uint8_t> in) {
+  if (in.empty()) return;
+  slot_call c(0, (in[0] & 1U) != 0);
+  std::size_t said = 0;
+  const auto send = [&](int owner, std::span<const std::byte> bytes) {
+    if (owner != 0) std::abort();
+    said += bytes.size();
+  };
+  c.worker.start(0, 0, send);
+  double now = 0;
+  for (auto& i : items(in.subspan(1))) {
+    omni::detail::slot_reader d;
+    if (!pass(i, d)) continue;
+    try {
+      if ((i.about & 1U) != 0 && !c.worker.finished()) c.worker.tick(now = c.worker.due(), 0, send);
+      c.worker.take(0, d, now, send);
+      static_cast<void>(c.worker.awaits());
     } catch (const omni::error&) {
       return;
     }

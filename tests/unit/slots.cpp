@@ -313,6 +313,24 @@ TEST_CASE("calls that differ are named on every rank, and the next one works") {
 
 namespace {
 
+// Owners that refuse say something else than they mean.
+struct lying_socket : omni::detail::message_socket {
+  static inline std::uint32_t reason, about;
+  using message_socket::message_socket;
+
+  void send(int peer, std::span<const std::byte> bytes) {
+    omni::detail::slot_header h;
+    if (bytes.size() >= sizeof(h)) std::memcpy(&h, bytes.data(), sizeof(h));
+    if (h.kind != omni::detail::slot_kind::refusal) return message_socket::send(peer, bytes);
+    std::vector<std::byte> changed(bytes.begin(), bytes.end());
+    h.reason = reason;
+    h.about = about;
+    h.checksum = omni::detail::slot_checksum(h, std::span(changed).subspan(sizeof(h)));
+    std::memcpy(changed.data(), &h, sizeof(h));
+    message_socket::send(peer, changed);
+  }
+};
+
 // How a call ends of which a rank fails by a std::domain_error of its own.
 template <class F>
 std::string end_of(const F& call) {
@@ -329,6 +347,25 @@ std::string end_of(const F& call) {
 }
 
 }  // namespace
+
+TEST_CASE("a refusal that lies about its reason or its rank is an error") {
+  std::vector<std::string> got(2);
+  for (const auto& [reason, about] : {std::pair{9U, 1U}, {0U, 1U}, {1U, 3U}, {4U, 3U}, {3U, 0xffffffffU}}) {
+    lying_socket::reason = reason;
+    lying_socket::about = about;
+    omni::transport::threads::run(3, [&](omni::transport::threads& inner) {
+      using network = omni::detail::datagram_demux<lying_socket>;
+      network all(inner, std::size_t{700});
+      omni::cluster<omni::detail::plain_members<network>> comm(all, omni::dedicated{.servers = 1});
+      if (comm.is_server()) return static_cast<void>(comm.serve_only(omni::reduction<int>{}));
+      std::vector<int> x(comm.rank() == 0 ? 80 : 70, 1);
+      got[static_cast<std::size_t>(comm.rank())] = end_of([&] { omni::allreduce(comm, x, fixed_blocks{16}); });
+    });
+    CAPTURE(lying_socket::reason);
+    CAPTURE(lying_socket::about);
+    for (const auto& g : got) CHECK(g == "protocol");
+  }
+}
 
 TEST_CASE("an operation that throws on one rank ends the call on all") {
   losing::network = testing::trouble(0.05, 4);

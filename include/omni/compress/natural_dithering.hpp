@@ -52,7 +52,7 @@ struct natural_dithering {
       const auto r = detail::draw(key, i);
       // Of the powers of two beside it, counted so that 1 is `levels`; below the least, that or 0.
       const int power = static_cast<int>((std::bit_cast<std::uint32_t>(y) + (r & 0x7fffffU)) >> 23U) - 127 + zero;
-      const float least = std::bit_cast<float>(static_cast<std::uint32_t>(128 - zero) << 23U);
+      const auto least = std::bit_cast<float>(static_cast<std::uint32_t>(128 - zero) << 23U);
       const float u = static_cast<float>(static_cast<std::int32_t>(r >> 8U)) * 0x1p-24F;
       const int lowest = u * least < y ? 1 : 0, low = y < least ? -1 : 0;
       return (lowest & low) | (power & ~low);  // with ?: g++ computes one of them in a branch, and has no vectors

@@ -36,6 +36,10 @@ struct counted {
 /// the order in which calls are made: that is how the ranks' messages find each other when several calls are under way.
 class staged_engine {
  public:
+  staged_engine(const staged_engine&) = delete;
+  staged_engine(staged_engine&&) = delete;
+  staged_engine& operator=(const staged_engine&) = delete;
+  staged_engine& operator=(staged_engine&&) = delete;
   void start() {}
   bool progress() {
     bool moved = false;
@@ -87,13 +91,9 @@ class staged_engine {
 
  protected:
   /// @param c as the engine's stages work on it.
-  explicit staged_engine(const call& c) : call_(c) {
+  explicit staged_engine(call c) : call_(std::move(c)) {
     call_.outlive();  // stages may
   }
-  staged_engine(const staged_engine&) = delete;
-  staged_engine(staged_engine&&) = delete;
-  staged_engine& operator=(const staged_engine&) = delete;
-  staged_engine& operator=(staged_engine&&) = delete;
   virtual ~staged_engine() = default;
 
   [[nodiscard]] const call& whole() const { return call_; }

@@ -159,8 +159,9 @@ class slot_worker {
   }
   /// How often anything new has come: what is sent again does not count.
   [[nodiscard]] std::size_t steps() const { return steps_; }
-  /// Why an owner will not reduce: the reason, the rank it is about, and what that called with.
+  /// Why an owner will not reduce: the reason, the rank it is about, and what that called with. As it says: none is checked.
   struct refused {
+    int owner = 0;
     refusal why = refusal::failed;
     int rank = 0;
     signature theirs;
@@ -362,7 +363,7 @@ class slot_worker {
     auto& t = talks_[o];
     if (t.at != stage::greeting) return;
     if (d.elements().size() != sizeof(signature)) throw protocol(static_cast<int>(o), "a refusal without a signature");
-    refused r{static_cast<refusal>(d.header.reason), static_cast<int>(d.header.about), {}};
+    refused r{static_cast<int>(o), static_cast<refusal>(d.header.reason), static_cast<int>(d.header.about), {}};
     std::memcpy(&r.theirs, d.elements().data(), sizeof(r.theirs));
     if (!refused_ || r.rank < refused_->rank) refused_ = r;
     leave(o, now, send);

@@ -223,8 +223,12 @@ class slot_engine {
   void stop_if_refused() const {
     const auto& r = worker_->refused_by();
     if (!r) return;
-    if (r->why == refusal::differs && r->theirs != mine_) throw difference(rank_, mine_, r->rank, r->theirs);
-    std::rethrow_exception(call_failure::error_of(r->why == refusal::differs ? refusal::failed : r->why, r->rank, mine_));
+    const int all = ranks_ + servers_;
+    const bool differs = r->why == refusal::differs, is_of_a_rank = r->rank >= 0 && r->rank < all;
+    if (differs && is_of_a_rank && r->theirs != mine_) throw difference(rank_, mine_, r->rank, r->theirs);
+    const auto why = call_failure::error_of(differs ? refusal::failed : r->why, r->rank, all, mine_);
+    if (why == nullptr) throw protocol(r->owner, "a refusal for no reason, or because of no rank, that there is");
+    std::rethrow_exception(why);
   }
 
   const call& call_;  // of the collective, which outlives its engine

@@ -38,7 +38,7 @@ class call_failure {
     const auto rank = static_cast<int>(h.reserved[1]);
     const auto why = static_cast<refusal>(h.reserved[0]);
     if (why != refusal::differs) {
-      const auto found = error_of(why, rank, mine);
+      const auto found = error_of(why, rank, ranks, mine);
       if (found != nullptr) refused_ = found;
       return found != nullptr;
     }
@@ -47,8 +47,10 @@ class call_failure {
     if (!differs_) differs_.emplace(difference(self, mine, rank, theirs));
     return true;
   }
-  /// What it is to the caller that an owner refuses for another reason than that calls differ; null if it is no reason.
-  static std::exception_ptr error_of(refusal why, int rank, const signature& mine) {
+  /// What it is to the caller that an owner refuses for another reason than that calls differ; null if there is no such reason, or
+  /// rank.
+  static std::exception_ptr error_of(refusal why, int rank, int ranks, const signature& mine) {
+    if (rank < 0 || rank >= ranks) return nullptr;
     switch (why) {
       case refusal::unknown:
         return std::make_exception_ptr(refused_call("omni: the servers do not know operation " + mine.operation.str() +

@@ -7,8 +7,6 @@
 #include <cstdint>
 #include <exception>
 #include <span>
-#include <utility>
-#include <vector>
 
 #include "../../deadline.hpp"
 #include "../../error.hpp"
@@ -21,16 +19,17 @@
 #include "in_stream.hpp"
 #include "out_stream.hpp"
 #include "stream_options.hpp"
+#include "stream_peers.hpp"
 #include "stream_roles.hpp"
 #include "stream_set.hpp"
 #include "stream_token.hpp"
 
 namespace omni::detail {
 
-/// What the engines of owner streams have in common, whatever the packets hold: the streams between this rank and the owners, the
-/// comparison of what all ranks have called with, and the end of a call that cannot go on. An engine
-/// keeps its streams in a state of its own, a stream_set and more.
-class stream_exchange {
+/// What the engines of owner streams have in common, whatever the packets hold: the streams between this rank and its peers, from
+/// the first packets, which say what all ranks have called with, to the end, also of a call that cannot go on. An engine keeps its
+/// streams in a state of its own, a stream_set and more.
+class stream_exchange : protected stream_peers {
  public:
   stream_exchange(const stream_exchange&) = delete;
   stream_exchange(stream_exchange&&) = delete;
@@ -48,11 +47,7 @@ class stream_exchange {
  protected:
   /// @param streams the engine's, which lives as long.
   stream_exchange(const stream_roles& roles, const any_transport& transport, any_mailbox& messages, stream_set& streams)
-      : rank_(transport.rank()),
-        ranks_(transport.size()),
-        servers_(roles.who == ownership::servers ? transport.servers() : 0),
-        replicated_(roles.who == ownership::replicated),
-        roles_(roles),
+      : stream_peers(roles, transport.rank(), transport.size(), transport.servers()),
         window_(transport.shared_window()),
         messages_(messages),
         streams_(&streams) {}
@@ -61,26 +56,9 @@ class stream_exchange {
   /// Takes all that a stream of results has; not called once a call has failed.
   virtual void deliver(std::size_t stream) = 0;
 
-  /// Whether the owners are servers, and this rank none of them.
-  [[nodiscard]] bool served() const { return servers_ != 0; }
-  /// Whether this rank sends results, and whether it gets those of others.
+  /// Whether this rank sends results.
   [[nodiscard]] bool returns_results() const {
     return roles_.who == ownership::shared && roles_.owns(rank_) && !streams_->receivers.empty();
-  }
-  [[nodiscard]] bool gets_results() const { return served() || roles_.gets_results(rank_); }
-  [[nodiscard]] std::size_t owners() const {
-    return replicated_ ? 1 : served() ? static_cast<std::size_t>(servers_) : roles_.number_of_owners(ranks_);
-  }
-  /// The number of a rank, or a server, among the owners; some number past them of one that is none.
-  [[nodiscard]] std::size_t owner_of(int peer) const {
-    return served() ? static_cast<std::size_t>(peer - ranks_) : roles_.owner_of(peer, ranks_);
-  }
-  /// Which of the peers an owner is.
-  [[nodiscard]] std::size_t peer_index(std::size_t owner) const {
-    const auto n = static_cast<std::size_t>(served() ? servers_ : ranks_);
-    const auto rank = served() ? owner : static_cast<std::size_t>(roles_.rank_of(owner));
-    const auto distance = (rank + n - static_cast<std::size_t>(rank_) % n) % n;
-    return served() ? distance : distance - 1;
   }
 
   /// How large packets are, and whether they lie in shared memory: where there is some and they fit in, if the call `may_share`.
@@ -108,9 +86,7 @@ class stream_exchange {
     s.buffers.rewind();
     const auto take = [this](std::size_t bytes) { return room(bytes); };
     auto* const buffers = shares_ ? nullptr : &s.buffers;
-    s.peers.clear();
-    for (int d = 0; d < servers_; ++d) s.peers.push_back(ranks_ + (rank_ + d) % servers_);
-    for (int d = 1; d < ranks_ && !served(); ++d) s.peers.push_back((rank_ + d) % ranks_);
+    list_peers(s.peers);
     const auto peers = s.peers.size();
     s.contributions.resize(replicated_ ? 1 : peers);
     s.arriving.resize(served() ? 0 : peers);
@@ -172,16 +148,6 @@ class stream_exchange {
   }
   /// Whether every peer has called, and alike.
   [[nodiscard]] bool met_all() const { return met_ == streams_->peers.size(); }
-  /// This rank comes after the peers that wrap round to the ranks below it: calls `peer(i)` for the streams that arrive and `own()`
-  /// in the order of ranks, in which everything is folded.
-  template <class Peer, class Own>
-  void in_rank_order(const Peer& peer, const Own& own) {
-    const auto peers = streams_->arriving.size();
-    const auto below = static_cast<std::size_t>(rank_);
-    for (std::size_t i = peers - below; i < peers; ++i) peer(i);
-    own();
-    for (std::size_t i = 0; i < peers - below; ++i) peer(i);
-  }
 
   /// Whether the call has failed, and only has to be brought to its end.
   [[nodiscard]] bool stopping() const { return failure_.happened(); }
@@ -236,10 +202,6 @@ class stream_exchange {
     if (shares_) r.extra_bytes += shared_packets::most_bytes;
   }
 
-  int rank_, ranks_;
-  int servers_;  ///< the owners, where ranks that do not call are
-  bool replicated_;
-  stream_roles roles_;
   bool shares_ = false;  ///< packets lie in shared memory
   bool packs_ = false;   ///< blocks in them are packed
   bool started_ = false;
