@@ -22,8 +22,6 @@ class stream_peers {
         roles_(roles) {}
 
  protected:
-  ~stream_peers() = default;
-
   /// Whether the owners are servers, and this rank none of them.
   [[nodiscard]] bool served() const { return servers_ != 0; }
   /// Whether this rank gets the results of others.
