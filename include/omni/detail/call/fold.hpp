@@ -73,7 +73,7 @@ template <class T, class Op>
   fold_onto([s](std::size_t i) { return static_cast<A>(s[i]); }, op, sources, out, n);
 }
 
-/// The same of half, by way of float, which machines convert to faster than loops.
+/// The same of half. Runs are converted to float and back, for which machines have instructions.
 template <class Op>
 void fold_halves(const Op& op, std::span<const void* const> sources, bool from_identity, half* out, std::size_t n) {
   constexpr std::size_t chunk = 1024;

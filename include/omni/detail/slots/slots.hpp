@@ -227,7 +227,7 @@ class slot_engine {
     const bool differs = r->why == refusal::differs, is_of_a_rank = r->rank >= 0 && r->rank < all;
     if (differs && is_of_a_rank && r->theirs != mine_) throw difference(rank_, mine_, r->rank, r->theirs);
     const auto why = call_failure::error_of(differs ? refusal::failed : r->why, r->rank, all, mine_);
-    if (why == nullptr) throw protocol(r->owner, "a refusal for no reason, or because of no rank, that there is");
+    if (why == nullptr) throw protocol(r->owner, "a refusal whose reason or rank does not exist");
     std::rethrow_exception(why);
   }
 

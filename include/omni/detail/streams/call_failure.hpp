@@ -47,8 +47,8 @@ class call_failure {
     if (!differs_) differs_.emplace(difference(self, mine, rank, theirs));
     return true;
   }
-  /// What it is to the caller that an owner refuses for another reason than that calls differ; null if there is no such reason, or
-  /// rank.
+  /// What it is to the caller that an owner refuses for another reason than that calls differ; null if that reason or the rank does
+  /// not exist.
   static std::exception_ptr error_of(refusal why, int rank, int ranks, const signature& mine) {
     if (rank < 0 || rank >= ranks) return nullptr;
     switch (why) {
