@@ -222,7 +222,15 @@ TEST_CASE("automatic: inside a host MPI's own collectives are worth it only wher
   here.hands_over = true;
   CHECK(choice(kind::reduce, 0.5) == algorithm::native);
   CHECK(choice(kind::reduce, 0.2) == algorithm::streams);
+  // Between near cores only dense allgathers are.
   CHECK(choice(kind::allgather, 1) == algorithm::native);
+  CHECK(choice(kind::allgather, 0.5) == algorithm::streams);
+  CHECK(choice(kind::broadcast, 1) == algorithm::streams);
+  here = one_host(2, true);
+  here.hands_over = true;
+  CHECK(choice(kind::allgather, 0.5) == algorithm::native);
+  CHECK(choice(kind::broadcast, 1) == algorithm::native);
+  CHECK(choice(kind::broadcast, 0.3) == algorithm::streams);
 }
 
 TEST_CASE("the sampled density is right wherever the blocks lie that are not null") {

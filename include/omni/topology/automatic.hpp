@@ -141,14 +141,17 @@ struct automatic {
     if (here.levels && is_worth_levels(density, detail::collective_kind::allreduce, here)) return algorithm::levels;
     return dense ? algorithm::ring : algorithm::streams;
   }
-  /// Where ranks share memory omni wins, but for a few cases of MPI's calls that block, which were measured (docs/results.md): two
-  /// ranks that exchange dense parts copy them no more often by MPI, and a reduce of blocks half of which are null folds many short
-  /// runs.
-  [[nodiscard]] static constexpr bool is_native_inside(detail::collective_kind kind, std::size_t bytes, double density, int ranks) {
-    if (kind == detail::collective_kind::allgather) return ranks == 2 && density > 0.4;
-    if (kind == detail::collective_kind::broadcast) return ranks == 2 && density > 0.4 && bytes > (std::size_t{128} << 10U);
+  /// Where ranks share memory omni wins, but for a few cases of MPI's calls that block, which were measured (docs/results.md): of
+  /// two ranks, dense allgathers, and broadcasts between far cores; and a reduce of blocks half of which are null, which folds many
+  /// short runs.
+  [[nodiscard]] static constexpr bool is_native_inside(detail::collective_kind kind, std::size_t bytes, double density,
+                                                       const detail::selection_context& here) {
+    const bool is_pair = here.ranks == 2;
+    if (kind == detail::collective_kind::allgather) return is_pair && density > (here.slow_window ? 0.4 : 0.9);
+    if (kind == detail::collective_kind::broadcast)
+      return is_pair && here.slow_window && density > 0.4 && bytes > (std::size_t{128} << 10U);
     if (kind != detail::collective_kind::reduce || density < 0.3) return false;
-    if (ranks == 2) return bytes >= std::size_t{4} << 20U && density < 0.9;
+    if (is_pair) return bytes >= std::size_t{4} << 20U && density < 0.9;
     return bytes <= std::size_t{128} << 10U;
   }
   /// Of the other collectives: whether MPI's own is faster than the owner streams.
@@ -158,7 +161,7 @@ struct automatic {
     if (!here.native || bytes > one_message) return false;
     if (here.forced != detail::preset::automatic) return here.forced == detail::preset::mpi;
     if (here.shares && small_bytes == 0)
-      return bytes <= shared || (ring_bytes == 0 && here.hands_over && is_native_inside(kind, bytes, density, here.ranks));
+      return bytes <= shared || (ring_bytes == 0 && here.hands_over && is_native_inside(kind, bytes, density, here));
     if (is_small(bytes, here)) return true;
     if (density <= 0.9 || (ring_bytes != 0 && bytes >= ring_bytes)) return false;
     if (here.one_host) return true;
