@@ -223,11 +223,10 @@ class slot_engine {
   void stop_if_refused() const {
     const auto& r = worker_->refused_by();
     if (!r) return;
-    const int all = ranks_ + servers_;
-    const bool differs = r->why == refusal::differs, is_of_a_rank = r->rank >= 0 && r->rank < all;
-    if (differs && is_of_a_rank && r->theirs != mine_) throw difference(rank_, mine_, r->rank, r->theirs);
-    const auto why = call_failure::error_of(differs ? refusal::failed : r->why, r->rank, all, mine_);
+    const bool differs = r->why == refusal::differs;
+    const auto why = call_failure::error_of(differs ? refusal::failed : r->why, r->rank, ranks_ + servers_, mine_);
     if (why == nullptr) throw protocol(r->owner, "a refusal whose reason or rank does not exist");
+    if (differs && r->theirs != mine_) throw difference(rank_, mine_, r->rank, r->theirs);
     std::rethrow_exception(why);
   }
 
