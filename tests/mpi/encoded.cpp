@@ -100,6 +100,17 @@ TEST_CASE("encoded: one seed gives the same bits on all ranks and in all runs") 
   expect_same_bits(omni::top_blocks{.share = 0.1}, omni::ring{});
 }
 
+TEST_CASE("encoded: a tensor too large for a record has the bits of codes, also where values travel") {
+  constexpr std::size_t n = 2300001;
+  std::vector<float> in(n), values(n), codes(n);
+  for (std::size_t i = 0; i < n; ++i)
+    in[i] = i / 256 % 5 == static_cast<std::size_t>(testing::rank()) ? 0.0F : 1.0F / static_cast<float>(i % 1001 + 7);
+  omni::allreduce(MPI_COMM_WORLD, in, values, omni::natural{.seed = 9});
+  omni::allreduce(MPI_COMM_WORLD, in, codes, omni::natural{.seed = 9}, omni::colocated{});
+  CHECK(testing::difference(values, codes) == "");
+  CHECK(is_same(values));
+}
+
 TEST_CASE("encoded: groups, and error feedback, on a communicator") {
   std::vector<std::vector<float>> tensors{small(1000, testing::rank()), {}, small(70000, testing::rank())};
   omni::error_feedback feedback(71000, omni::top_blocks{.share = 0.5});

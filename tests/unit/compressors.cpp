@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <omni/compress/composed.hpp>
 #include <omni/compress/dithering.hpp>
@@ -32,7 +33,11 @@ namespace {
 
 using omni::norm;
 
-/// What a quantiser makes of x with that key.
+template <class A>
+bool is_same(const std::vector<A>& a, const std::vector<A>& b) {
+  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(A)) == 0);
+}
+/// What a quantiser makes of x with that key: by its code and, if it can, at once.
 template <class C, class A>
 std::vector<A> through(const C& c, const std::vector<A>& x, std::uint32_t key) {
   const auto bytes = c.template bytes<A>(x.size());
@@ -41,6 +46,11 @@ std::vector<A> through(const C& c, const std::vector<A>& x, std::uint32_t key) {
   if (std::count(code.end() - 8, code.end(), std::byte{0x5a}) != 8) FAIL_CHECK("written behind the end");
   std::vector<A> y(x.size(), A{77});
   c.decode(code.data(), key, std::span<A>(y));
+  if constexpr (requires { c.round(std::span<const A>(x), key, std::span<A>(y)); }) {
+    std::vector<A> rounded(x.size(), A{77});
+    c.round(std::span<const A>(x), key, std::span<A>(rounded));
+    if (!is_same(rounded, y)) FAIL_CHECK("rounded in another way");
+  }
   return y;
 }
 

@@ -54,17 +54,16 @@ struct dithering {
 
   template <class A>
   void encode(std::span<const A> x, std::uint32_t key, std::byte* to) const {
-    const A steps = static_cast<A>(levels);
-    detail::encode_steps(x, p, levels, to, [key, steps](A share, std::uint32_t i) {
-      const A y = share * steps;
-      const int below = static_cast<int>(y);
-      const A u = static_cast<A>(static_cast<std::int32_t>(detail::draw(key, i) >> 8U)) * A{0x1p-24F};
-      return std::min(below + (u < y - static_cast<A>(below) ? 1 : 0), static_cast<int>(steps));
-    });
+    detail::encode_steps(x, p, levels, key, to, step_of<A>());
   }
   template <class A>
   void decode(const std::byte* from, std::uint32_t /*key*/, std::span<A> to) const {
-    detail::decode_steps(from, levels, to, [steps = static_cast<A>(levels)](int step) { return static_cast<A>(step) / steps; });
+    detail::decode_steps(from, levels, to, value_of<A>());
+  }
+  /// y = decode(encode(x)), without a code; x is elsewhere.
+  template <class A>
+  void round(std::span<const A> x, std::uint32_t key, std::span<A> y) const {
+    detail::round_steps(x, p, key, y, step_of<A>(), value_of<A>());
   }
   /// What servers must know to read and write the codes, as one number.
   [[nodiscard]] constexpr std::uint32_t parameters() const { return levels << 2U | static_cast<std::uint32_t>(p); }
@@ -74,6 +73,21 @@ struct dithering {
   [[nodiscard]] std::uint64_t fingerprint() const { return detail::fingerprint_of(seed, results, levels, p); }
   [[nodiscard]] constexpr std::string_view fault() const {
     return levels == 0 || levels > 32767 ? "dithering has 1 to 32767 levels" : "";
+  }
+
+ private:
+  template <class A>
+  [[nodiscard]] auto step_of() const {
+    return [steps = static_cast<A>(levels)](A share, std::uint32_t drawn) {
+      const A y = share * steps;
+      const int below = static_cast<int>(y);
+      const A u = static_cast<A>(static_cast<std::int32_t>(drawn >> 8U)) * A{0x1p-24F};
+      return std::min(below + (u < y - static_cast<A>(below) ? 1 : 0), static_cast<int>(steps));
+    };
+  }
+  template <class A>
+  [[nodiscard]] auto value_of() const {
+    return [steps = static_cast<A>(levels)](int step) { return static_cast<A>(step) / steps; };
   }
 };
 

@@ -10,6 +10,7 @@
 #include <span>
 #include <string_view>
 #include <type_traits>
+#include <vector>
 
 #include "../concepts.hpp"
 #include "../detail/compress/draws.hpp"
@@ -47,13 +48,13 @@ struct natural {
     using B = float_word<A>;
     using S = std::make_signed_t<B>;
     constexpr auto shift = float_bits<A>::mantissa;
-    constexpr B fraction = (B{1} << shift) - 1, special = B{1} << float_bits<A>::exponent, largest = special - 2;
+    constexpr B special = B{1} << float_bits<A>::exponent, largest = special - 2;
     run_wide([&] {
       auto* const levels = level_room(x.size());
-      for_each_number<32>(x.size(), [from = x.data(), levels, key](std::size_t i, std::uint32_t number) {
+      for_each_draw<B>(key, x.size(), [from = x.data(), levels](std::size_t i, B drawn) {
         const B b = std::bit_cast<B>(from[i]), m = b & ~sign_mask<A>;
         // Adding what is drawn carries into the exponent as often as the fraction says.
-        const B up = (m + (drawn<A>(key, number) & fraction)) >> shift;
+        const B up = (m + fraction_of<A>(drawn)) >> shift;
         const auto beyond = static_cast<S>(m) - static_cast<S>(infinity_bits<A>);  // vectors compare what has a sign
         const B e = beyond >= 0 ? special - 1 : up > largest ? largest : up;
         const B sign = e == 0 ? B{0} : b & sign_mask<A>;
@@ -78,19 +79,39 @@ struct natural {
       });
     });
   }
+  /// y = decode(encode(x)), without a code; x is elsewhere.
+  template <class A>
+  static void round(std::span<const A> x, std::uint32_t key, std::span<A> y) {
+    using namespace detail;
+    using B = float_word<A>;
+    constexpr B fraction = (B{1} << float_bits<A>::mantissa) - 1;
+    B beyond = 0;  // the sign's bit: some value is infinite or NaN, or becomes so
+    run_wide([&] {
+      beyond = for_each_draw<B>(key, x.size(), [from = x.data(), to = y.data()](std::size_t i, B drawn) {
+        const B b = std::bit_cast<B>(from[i]), up = b + fraction_of<A>(drawn), power = up & ~fraction;
+        to[i] = std::bit_cast<A>(power == sign_mask<A> ? B{0} : power);
+        return b ^ (up + fraction + 1);  // a carry from the largest exponent changes the sign
+      });
+    });
+    if ((beyond & sign_mask<A>) == 0) return;
+    thread_local std::vector<std::byte> code;
+    code.resize(bytes<A>(x.size()));
+    encode(x, key, code.data());
+    decode(code.data(), key, y);
+  }
   /// What servers must know to read and write the codes, as one number.
   [[nodiscard]] static constexpr std::uint32_t parameters() { return 0; }
   [[nodiscard]] static constexpr natural of_parameters(std::uint32_t /*parameters*/) { return {}; }
   [[nodiscard]] std::uint64_t fingerprint() const { return detail::fingerprint_of(seed, results); }
 
  private:
+  // What is drawn, as the fraction of a number.
+  template <class A>
+  static constexpr detail::float_word<A> fraction_of(detail::float_word<A> drawn) {
+    return drawn >> (sizeof(A) * 8 - detail::float_bits<A>::mantissa);
+  }
   template <class A>
   static constexpr unsigned bits = detail::float_bits<A>::exponent + 1;
-  template <class A>
-  static detail::float_word<A> drawn(std::uint32_t key, std::uint32_t i) {
-    if constexpr (sizeof(A) == 4) return detail::draw(key, i);
-    else return detail::draw_long(key, i);
-  }
 };
 
 }  // namespace omni

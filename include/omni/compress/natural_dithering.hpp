@@ -46,26 +46,16 @@ struct natural_dithering {
 
   template <class A>
   void encode(std::span<const A> x, std::uint32_t key, std::byte* to) const {
-    const auto zero = static_cast<int>(levels);
-    detail::encode_steps(x, p, levels, to, [key, zero](A share, std::uint32_t i) {
-      const auto wide = static_cast<float>(share), y = wide < 1 ? wide : 1.0F;
-      const auto r = detail::draw(key, i);
-      // Of the powers of two beside it, counted so that 1 is `levels`; below the least, that or 0.
-      const int power = static_cast<int>((std::bit_cast<std::uint32_t>(y) + (r & 0x7fffffU)) >> 23U) - 127 + zero;
-      const auto least = std::bit_cast<float>(static_cast<std::uint32_t>(128 - zero) << 23U);
-      const float u = static_cast<float>(static_cast<std::int32_t>(r >> 8U)) * 0x1p-24F;
-      const int lowest = u * least < y ? 1 : 0, low = y < least ? -1 : 0;
-      return (lowest & low) | (power & ~low);  // with ?: g++ computes one of them in a branch, and has no vectors
-    });
+    detail::encode_steps(x, p, levels, key, to, step_of<A>());
   }
   template <class A>
   void decode(const std::byte* from, std::uint32_t /*key*/, std::span<A> to) const {
-    const auto most = static_cast<int>(levels);
-    detail::decode_steps(from, levels, to, [most](int step) {
-      const int signless = step < 0 ? -step : step, bounded = signless < most ? signless : most;
-      const std::uint32_t power = static_cast<std::uint32_t>(127 + bounded - most) << 23U, sign = step < 0 ? 0x80000000U : 0U;
-      return static_cast<A>(std::bit_cast<float>(step == 0 ? 0U : power | sign));
-    });
+    detail::decode_steps(from, levels, to, value_of<A>());
+  }
+  /// y = decode(encode(x)), without a code; x is elsewhere.
+  template <class A>
+  void round(std::span<const A> x, std::uint32_t key, std::span<A> y) const {
+    detail::round_steps(x, p, key, y, step_of<A>(), value_of<A>());
   }
   /// What servers must know to read and write the codes, as one number.
   [[nodiscard]] constexpr std::uint32_t parameters() const { return levels << 2U | static_cast<std::uint32_t>(p); }
@@ -75,6 +65,28 @@ struct natural_dithering {
   [[nodiscard]] std::uint64_t fingerprint() const { return detail::fingerprint_of(seed, results, levels, p); }
   [[nodiscard]] constexpr std::string_view fault() const {
     return levels == 0 || levels > 100 ? "natural_dithering has 1 to 100 levels" : "";
+  }
+
+ private:
+  template <class A>
+  [[nodiscard]] auto step_of() const {
+    return [zero = static_cast<int>(levels)](A share, std::uint32_t drawn) {
+      const auto wide = static_cast<float>(share), y = wide < 1 ? wide : 1.0F;
+      // Of the powers of two beside it, counted so that 1 is `levels`; below the least, that or 0.
+      const int power = static_cast<int>((std::bit_cast<std::uint32_t>(y) + (drawn >> 9U)) >> 23U) - 127 + zero;
+      const auto least = std::bit_cast<float>(static_cast<std::uint32_t>(128 - zero) << 23U);
+      const float u = static_cast<float>(static_cast<std::int32_t>(drawn >> 8U)) * 0x1p-24F;
+      const int lowest = u * least < y ? 1 : 0, low = y < least ? -1 : 0;
+      return (lowest & low) | (power & ~low);  // with ?: g++ computes one of them in a branch, and has no vectors
+    };
+  }
+  template <class A>
+  [[nodiscard]] auto value_of() const {
+    return [most = static_cast<int>(levels)](int step) {
+      const int signless = step < 0 ? -step : step, bounded = signless < most ? signless : most;
+      const std::uint32_t power = static_cast<std::uint32_t>(127 + bounded - most) << 23U, sign = step < 0 ? 0x80000000U : 0U;
+      return static_cast<A>(std::bit_cast<float>(step == 0 ? 0U : power | sign));
+    };
   }
 };
 

@@ -54,6 +54,15 @@ requires(std::is_same_v<To, half> || std::is_same_v<To, bfloat16>) struct to {
       });
     });
   }
+  /// y = decode(encode(x)), without a code; x is elsewhere.
+  template <class A>
+  static void round(std::span<const A> x, std::uint32_t /*key*/, std::span<A> y) {
+    detail::run_wide([&] {
+      detail::for_each_index<32>(x.size(), [from = x.data(), to = y.data()](std::size_t i) {
+        to[i] = static_cast<A>(static_cast<float>(To(static_cast<float>(from[i]))));
+      });
+    });
+  }
   /// What servers must know to read and write the codes, as one number.
   [[nodiscard]] static constexpr std::uint32_t parameters() { return 0; }
   [[nodiscard]] static constexpr to of_parameters(std::uint32_t /*parameters*/) { return {}; }

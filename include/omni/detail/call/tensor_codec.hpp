@@ -4,11 +4,23 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <span>
 
 #include "../../report.hpp"
 #include "interface.hpp"
 
 namespace omni::detail {
+
+struct element_loops;
+
+/// A tensor as a call without a codec has it.
+struct plain_tensor {
+  const element_loops* loops;
+  const void* policies;
+  std::span<const std::byte> in;
+  std::span<std::byte> out;
+};
 
 /// A tensor that does not travel as it is: what a call and its engine reduce is made of it, block by block, when the engine comes
 /// to a block; and its results are made of what the engine delivers.
@@ -37,6 +49,18 @@ class tensor_codec : public interface {
   [[nodiscard]] virtual std::size_t tensor_bytes() const = 0;
   /// Of the values that are made of one rank's codes.
   [[nodiscard]] virtual std::size_t decoded_bytes() const = 0;
+  // Where ranks share memory an engine may move the values that codes would have, block by block of the tensor itself.
+  /// The tensor, if that gives what codes give.
+  [[nodiscard]] virtual std::optional<plain_tensor> plain() const = 0;
+  /// It will be so: results lie in the tensor, and the engine will say came() of all blocks.
+  virtual void send_values() = 0;
+  /// Which of n blocks, at most 64, may have some that are not null; writes those of one of them. False, if it has none after all.
+  [[nodiscard]] virtual std::uint64_t look(std::size_t block, std::size_t n) = 0;
+  [[nodiscard]] virtual bool values(std::size_t block, std::byte* to) = 0;
+  /// Whether sums are to be made results; makes one of the sum of what these ranks, a bit for each, have given of a
+  /// block.
+  [[nodiscard]] virtual bool changes_sums() const = 0;
+  virtual void make_result(std::size_t block, std::uint64_t ranks, const std::byte* sum, std::byte* to) = 0;
   /// What one rank alone has to do.
   virtual void copy_through() = 0;
   /// All results are there.

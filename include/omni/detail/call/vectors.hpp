@@ -29,22 +29,6 @@ template <std::size_t Stride = 64, class F>
   }
   for (std::size_t j = 0; j < rest; ++j) f(n - rest + j);
 }
-/// Calls f(i, the same in 32 bits): vectors of indices that something is drawn by are half as long. n < 2^32.
-template <std::size_t Stride = 64, class F>
-[[gnu::always_inline]] inline void for_each_number(std::size_t n, F&& f) {
-  const std::size_t rest = n % Stride;
-  for (std::size_t i = 0; i != n - rest; i += Stride) {
-    const auto first = static_cast<std::uint32_t>(i);
-#if defined(__clang__)
-#pragma clang loop vectorize(assume_safety)
-#elif defined(__GNUC__)
-#pragma GCC ivdep
-#endif
-    for (std::uint32_t j = 0; j < Stride; ++j) f(i + j, first + j);
-  }
-  for (std::size_t j = n - rest; j < n; ++j) f(j, static_cast<std::uint32_t>(j));
-}
-
 /// Runs f; compiled a second time for AVX2, where the machine has it. Without fused multiply-add: the bits stay the same.
 #if (defined(__x86_64__) || defined(__i386__)) && (defined(__GNUC__) || defined(__clang__))
 template <class F>

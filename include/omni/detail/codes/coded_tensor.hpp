@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <span>
 #include <type_traits>
 #include <utility>
@@ -89,7 +90,7 @@ class coded_tensor final : public tensor_codec {
     const auto seed = seed_of(c);
     auto shared = seed ? mixed(hash("seed"), *seed) : mixed(hash("call"), ranks == 1 ? ++alone : call);
     shared = mixed(shared, memory_.begin(c, blocks() * codec_.block(), codec_.block()));
-    keys_ = {mixed(shared, static_cast<std::uint64_t>(rank) + 1), shared};
+    keys_ = {key_of(rank, shared), shared};
     choose();
   }
   std::uint64_t encode(std::size_t block, std::size_t n) override {
@@ -106,6 +107,7 @@ class coded_tensor final : public tensor_codec {
   }
   void deliver_by_blocks() override { by_blocks_ = true; }
   void came(std::size_t block, std::size_t n) override {
+    if (sends_values_ && !Memory::delivers) return;
     for (; n != 0; ++block, --n) came_one(block);
   }
   void clear(std::size_t block, std::size_t n) override {
@@ -127,6 +129,44 @@ class coded_tensor final : public tensor_codec {
   [[nodiscard]] bool packs() const override { return !codec_.is_coded() && keeps_elements<C>; }
   [[nodiscard]] std::size_t tensor_bytes() const override { return pieces_.elements() * sizeof(T); }
   [[nodiscard]] std::size_t decoded_bytes() const override { return pieces_.elements() * sizeof(A); }
+  [[nodiscard]] std::optional<plain_tensor> plain() const override {
+    if (!std::is_same_v<T, A> || !codec_.is_coded() || pieces_.count() != 1) return {};
+    const auto& p = *pieces_.begin();
+    return plain_tensor{typed_, policies_.get(), std::as_bytes(std::span(p.in, p.size)),
+                        std::as_writable_bytes(std::span(p.out, p.size))};
+  }
+  void send_values() override { sends_values_ = by_blocks_ = true; }
+  [[nodiscard]] std::uint64_t look(std::size_t block, std::size_t n) override { return wanted(block, n); }
+  [[nodiscard]] bool values(std::size_t block, std::byte* to) override {
+    constexpr std::size_t ahead = 12;  // blocks: those that look() has not seen come from memory while this one is rounded
+    if (block + ahead < blocks()) prefetch(std::as_bytes(pieces_.in(block + ahead)));
+    const auto bytes = pieces_.in(block).size_bytes();
+    if constexpr (std::is_same_v<T, A>) {
+      auto* const at = reinterpret_cast<A*>(to);
+      if (bytes == codec_.plain_bytes() && !Memory::remembers && at != pieces_.in(block).data())
+        return make_one(block, {at, codec_.block()});
+    }
+    const bool is_sent = make_one(block, y_);
+    if (is_sent) std::memcpy(to, y_.data(), bytes);
+    return is_sent;
+  }
+  [[nodiscard]] bool changes_sums() const override { return codec_.form() == code_form::codes; }
+  void make_result([[maybe_unused]] std::size_t block, std::uint64_t ranks, [[maybe_unused]] const std::byte* sum,
+                   [[maybe_unused]] std::byte* to) override {
+    auto keys = hash_of_results;
+    for (; ranks != 0; ranks &= ranks - 1)
+      keys = mixed(keys, key_from(mixed(key_of(std::countr_zero(ranks), keys_.shared), block)));
+    if constexpr (std::is_same_v<T, A>) {
+      const auto n = pieces_.out(block).size();
+      const auto* const from = reinterpret_cast<const A*>(sum);
+      auto* const out = reinterpret_cast<A*>(to);
+      if (n == codec_.block()) return codec_.round_result({from, n}, key_from(keys), {out, n});
+      std::copy_n(from, n, sum_.begin());
+      std::fill(sum_.begin() + static_cast<std::ptrdiff_t>(n), sum_.end(), A{});
+      codec_.round_result(sum_, key_from(keys), y_);
+      std::copy_n(y_.begin(), n, out);
+    }
+  }
   void copy_through() override {
     encode_all();
     for (std::size_t b = 0; b < blocks(); ++b) {
@@ -157,6 +197,8 @@ class coded_tensor final : public tensor_codec {
 
  private:
   [[nodiscard]] std::size_t blocks() const { return pieces_.blocks(); }
+  // From which follows, with the number of a block, what is drawn for a rank's block.
+  static std::uint64_t key_of(int rank, std::uint64_t shared) { return mixed(shared, static_cast<std::uint64_t>(rank) + 1); }
   // Whether results are written into the caller's tensor by the engine, as in any call: of one tensor, as elements.
   [[nodiscard]] bool lies_in_output() const { return !codec_.is_coded() && pieces_.count() == 1; }
   [[nodiscard]] std::size_t elements_in_call() const {
@@ -167,7 +209,10 @@ class coded_tensor final : public tensor_codec {
     return lies_in_output() ? pieces_.in(block).size_bytes() : codec_.bytes();
   }
   // Where the engine writes what is folded of a block.
-  [[nodiscard]] std::byte* result(std::size_t block) { return scatters() ? output(block) : out_ + block * codec_.result_bytes(); }
+  [[nodiscard]] std::byte* result(std::size_t block) {
+    if (sends_values_) return reinterpret_cast<std::byte*>(pieces_.out(block).data());
+    return scatters() ? output(block) : out_ + block * codec_.result_bytes();
+  }
 
   // ---- encoding
   void choose() {
@@ -212,23 +257,29 @@ class coded_tensor final : public tensor_codec {
   void make(std::size_t end) {
     while (made_ < end) {
       const auto n = pieces_.in_one(made_, std::min<std::size_t>(64, end - made_));
-      auto wanted = ones(n);
-      if constexpr (chooses_blocks<C> && !Memory::keeps_unsent) {
-        for (std::size_t i = 0; i < n; ++i)
-          if (!has_bit(s_->chosen, made_ + i)) wanted &= ~(std::uint64_t{1} << i);
-      } else if constexpr (!Memory::remembers) {
-        wanted = mark(pieces_.blocks_of_one(made_, n));
-      }
-      for (; wanted != 0; wanted &= wanted - 1) make_one(made_ + static_cast<std::size_t>(std::countr_zero(wanted)));
+      for (auto some = wanted(made_, n); some != 0; some &= some - 1)
+        make_one(made_ + static_cast<std::size_t>(std::countr_zero(some)));
       made_ += n;
     }
+  }
+  // Of n blocks of one tensor, a bit for each that may have to be sent.
+  [[nodiscard]] std::uint64_t wanted(std::size_t first, std::size_t n) const {
+    auto some = ones(n);
+    if constexpr (chooses_blocks<C> && !Memory::keeps_unsent) {
+      for (std::size_t i = 0; i < n; ++i)
+        if (!has_bit(s_->chosen, first + i)) some &= ~(std::uint64_t{1} << i);
+    } else if constexpr (!Memory::remembers) {
+      some = mark(pieces_.blocks_of_one(first, n));
+    }
+    return some;
   }
   [[nodiscard]] std::uint64_t mark(std::span<const T> run) const {
     if (typed_->mark != nullptr) return typed_->mark(policies_.get(), run.data(), run.size(), codec_.block());
     return mark_blocks(reinterpret_cast<const std::byte*>(run.data()), run.size_bytes(), codec_.plain_bytes(),
                        null_element(codec_.null(), sizeof(T)));
   }
-  void make_one(std::size_t block) {
+  // Whether it is sent.
+  bool make_one(std::size_t block, std::span<A> values = {}) {
     const auto x = load(block);
     // What nothing has changed has been marked; but for blocks that are chosen whatever they are.
     bool is_sent = is_chosen(block) && ((!Memory::remembers && !chooses_blocks<C>) || largest_magnitude(x) != 0);
@@ -236,7 +287,9 @@ class coded_tensor final : public tensor_codec {
       const auto scaled = times_factor(x);
       const auto key = key_from(mixed(keys_.own, block));
       auto* const to = in_ + block * codec_.bytes();
-      if (codec_.is_coded()) {
+      if (sends_values_) {
+        codec_.round(scaled, key, values);
+      } else if (codec_.is_coded()) {
         codec_.encode(scaled, key, to);
         if constexpr (Memory::remembers) codec_.decode(to, y_);
       } else {
@@ -249,10 +302,11 @@ class coded_tensor final : public tensor_codec {
     }
     if (is_sent) set_bit(s_->made, block);
     if constexpr (Memory::remembers) {
-      if (!is_sent && !Memory::keeps_unsent) return;
+      if (!is_sent && !Memory::keeps_unsent) return false;
       if (!is_sent) std::fill(y_.begin(), y_.end(), A{});
       memory_.sent(pieces_.position(block), x.first(pieces_.in(block).size()), y_.data());
     }
+    return is_sent;
   }
   // What is left of x where elements travel. How many.
   std::size_t keep(std::span<const A> x, code_key key) {
@@ -276,7 +330,7 @@ class coded_tensor final : public tensor_codec {
   void came_one(std::size_t block) {
     if (!s_->delivered.empty()) set_bit(s_->delivered, block);
     const auto to = pieces_.out(block);
-    if (codec_.form() == code_form::codes) {
+    if (codec_.form() == code_form::codes && !sends_values_) {
       if constexpr (std::is_same_v<T, A>) {
         if (to.size() == codec_.block()) return codec_.decode_result(result(block), to);
       }
@@ -312,7 +366,9 @@ class coded_tensor final : public tensor_codec {
 
   // Who knows beforehand which blocks there are need not look at the others: they are made zero while there is nothing else to do,
   // but for those that other ranks have sent by then.
-  [[nodiscard]] bool clears_late() const { return chooses_blocks<C> && !Memory::remembers && !Memory::delivers && !packs(); }
+  [[nodiscard]] bool clears_late() const {
+    return chooses_blocks<C> && !Memory::remembers && !Memory::delivers && !packs() && !sends_values_;
+  }
   // Of the blocks that have been encoded, or need not be, the next n at most. False if there are none.
   bool clear_late(std::size_t n) {
     const auto end = std::min(made_, cleared_ + n);
@@ -341,7 +397,7 @@ class coded_tensor final : public tensor_codec {
   const element_loops* typed_;
   std::shared_ptr<const void> policies_;
   element_loops loops_;
-  bool by_blocks_ = false;
+  bool by_blocks_ = false, sends_values_ = false;
   A factor_ = 1;
   int ranks_ = 1;
   choice_keys keys_;

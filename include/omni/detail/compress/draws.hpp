@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <array>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -16,18 +17,52 @@
 
 namespace omni::detail {
 
-/// 32 bits, uniform.
-constexpr std::uint32_t draw(std::uint32_t key, std::uint32_t i) {
-  std::uint32_t x = i * 0x9e3779b9U + key;
+/// What the index is multiplied by.
+inline constexpr std::uint32_t draw_step = 0x9e3779b9U;
+constexpr std::uint32_t stirred(std::uint32_t x) {
   x ^= x >> 16U;
   x *= 0x7feb352dU;
   x ^= x >> 15U;
   x *= 0x846ca68bU;
-  x ^= x >> 16U;
   return x;
 }
+/// 32 bits, uniform; the upper ones are mixed best.
+constexpr std::uint32_t draw(std::uint32_t key, std::uint32_t i) { return stirred(i * draw_step + key); }
 /// 64 bits.
 constexpr std::uint64_t draw_long(std::uint32_t key, std::uint32_t i) { return std::uint64_t{draw(key, i)} << 32U | draw(~key, i); }
+/// Calls f(i, what is drawn for i) for all i below n, which is below 2^32: of 32 or 64 bits. In vectors, as for_each_index. Returns
+/// all bits that f has returned, if it returns any.
+template <class Bits, class F>
+[[gnu::always_inline]] inline Bits for_each_draw(std::uint32_t key, std::size_t n, const F& f) {
+  constexpr std::size_t stride = 32;
+  static constexpr auto steps = [] {
+    std::array<std::uint32_t, stride> all{};
+    for (std::uint32_t j = 0; j < stride; ++j) all[j] = j * draw_step;
+    return all;
+  }();
+  Bits all = 0;
+  const auto one = [&](std::size_t i, std::uint32_t x, [[maybe_unused]] std::uint32_t other) {
+    Bits drawn = stirred(x);
+    if constexpr (sizeof(Bits) == 8) drawn = drawn << 32U | stirred(other);
+    if constexpr (std::is_void_v<decltype(f(i, drawn))>) f(i, drawn);
+    else all |= f(i, drawn);
+  };
+  const auto rest = n % stride;
+  for (std::size_t i = 0; i != n - rest; i += stride) {
+    const auto first = static_cast<std::uint32_t>(i) * draw_step, own = first + key, other = first + ~key;
+#if defined(__clang__)
+#pragma clang loop vectorize(assume_safety)
+#elif defined(__GNUC__)
+#pragma GCC ivdep
+#endif
+    for (std::size_t j = 0; j < stride; ++j) one(i + j, own + steps[j], other + steps[j]);
+  }
+  for (auto j = n - rest; j < n; ++j) {
+    const auto first = static_cast<std::uint32_t>(j) * draw_step;
+    one(j, first + key, first + ~key);
+  }
+  return all;
+}
 /// A number below `end`.
 constexpr std::uint32_t draw_below(std::uint32_t key, std::uint32_t i, std::uint32_t end) {
   return static_cast<std::uint32_t>(std::uint64_t{draw(key, i)} * end >> 32U);

@@ -11,6 +11,7 @@
 #include <span>
 
 #include "../call/vectors.hpp"
+#include "draws.hpp"
 #include "norms.hpp"
 #include "planes.hpp"
 
@@ -25,20 +26,26 @@ constexpr std::size_t bytes_of_steps(std::size_t n, unsigned levels) {
   return sizeof(A) + bytes_of_planes(n, bits_of_steps(levels));
 }
 
-/// @param step_of (y, i): the step, 0 to `levels`, of a value that is y times the norm.
+/// Calls f(i, y) for each value, which becomes y steps of the norm, -levels to levels. None where it is null or NaN.
+/// @param step_of (y, drawn): the step, 0 to `levels`, of a value that is y times the norm.
+template <class A, class StepOf, class F>
+[[gnu::always_inline]] inline void for_each_step(std::span<const A> x, A whole, std::uint32_t key, const StepOf& step_of,
+                                                 const F& f) {
+  if (whole > 0)
+    for_each_draw<std::uint32_t>(key, x.size(), [from = x.data(), whole, step_of, f](std::size_t i, std::uint32_t drawn) {
+      const int step = step_of(std::abs(from[i]) / whole, drawn);
+      f(i, from[i] < 0 ? -step : step);
+    });
+}
 template <class A, class StepOf>
-void encode_steps(std::span<const A> x, norm p, unsigned levels, std::byte* to, const StepOf& step_of) {
+void encode_steps(std::span<const A> x, norm p, unsigned levels, std::uint32_t key, std::byte* to, const StepOf& step_of) {
   run_wide([&] {
     const A whole = norm_of(x, p);
     std::memcpy(to, &whole, sizeof(A));
     auto* const coded = level_room(x.size());
     const auto zero = static_cast<int>(levels);
-    if (whole > 0)  // neither null nor NaN
-      for_each_number<32>(x.size(), [from = x.data(), coded, whole, zero, step_of](std::size_t i, std::uint32_t number) {
-        const int step = step_of(std::abs(from[i]) / whole, number);
-        coded[i] = static_cast<level>(from[i] < 0 ? zero - step : zero + step);
-      });
-    else std::fill_n(coded, x.size(), static_cast<level>(zero));
+    if (!(whole > 0)) std::fill_n(coded, x.size(), static_cast<level>(zero));
+    for_each_step(x, whole, key, step_of, [coded, zero](std::size_t i, int step) { coded[i] = static_cast<level>(zero + step); });
     pack_planes(coded, x.size(), bits_of_steps(levels), to + sizeof(A));
   });
 }
@@ -54,6 +61,17 @@ void decode_steps(const std::byte* from, unsigned levels, std::span<A> to, const
     for_each_index<32>(to.size(), [out = to.data(), coded, whole, zero, value_of](std::size_t i) {
       out[i] = value_of(int{coded[i]} - zero) * whole;
     });
+  });
+}
+
+/// y = what is decoded of x's code; x is elsewhere.
+template <class A, class StepOf, class ValueOf>
+void round_steps(std::span<const A> x, norm p, std::uint32_t key, std::span<A> y, const StepOf& step_of, const ValueOf& value_of) {
+  run_wide([&] {
+    const A whole = norm_of(x, p);
+    if (!(whole > 0)) std::fill(y.begin(), y.end(), value_of(0) * whole);
+    for_each_step(x, whole, key, step_of,
+                  [to = y.data(), whole, value_of](std::size_t i, int step) { to[i] = value_of(step) * whole; });
   });
 }
 

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <span>
 
 namespace omni::detail {
 
@@ -49,6 +50,11 @@ enum class stores : unsigned char {
   streams,  ///< past the caches: no line is asked for, and the reader finds the bytes in memory
 };
 inline constexpr std::size_t kinds_of_stores = 3;
+
+/// Asks for memory that will be read soon.
+inline void prefetch(std::span<const std::byte> soon) {
+  for (std::size_t i = 0; i < soon.size(); i += 64) __builtin_prefetch(&soon[i]);
+}
 
 /// Copies to memory that other ranks have read before, and will read again. It is seen by them after publish().
 #if (defined(__x86_64__) || defined(__i386__)) && (defined(__GNUC__) || defined(__clang__))

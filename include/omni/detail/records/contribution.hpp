@@ -23,6 +23,12 @@
 
 namespace omni::detail {
 
+/// Of a piece of a tensor that is encoded: what gives values of its blocks, and the number of the first.
+struct encoded_piece {
+  tensor_codec* codec = nullptr;
+  std::size_t first = 0;
+};
+
 class contribution {
   using contributions = std::span<const std::span<const std::byte>>;
 
@@ -67,6 +73,37 @@ class contribution {
     }
     return at;
   }
+  /// The same of values that are made of the tensor. Those that are folded here go to the output.
+  static std::size_t write_values(const call& c, const encoded_piece& made, std::size_t mine, std::size_t parts,
+                                  std::span<std::byte> to, stores how, report& r) {
+    const auto blocks = c.blocks();
+    lent<scratch_type> kept;
+    const auto& own = kept->owned_by(owners_of(c, parts), blocks);
+    constexpr std::size_t together = 8;  // blocks that are looked at before the first of them is read whole: they stay in the cache
+    const auto block_bytes = c.uniform_block() * c.element_bytes();
+    auto at = head(c);
+    for (std::size_t first = 0; first < blocks; first += 64) {
+      const auto n = std::min<std::size_t>(64, blocks - first);
+      const auto here = own.of(mine, first);
+      std::uint64_t mask = 0;
+      std::uint64_t some = 0;  // of the blocks from b on
+      for (std::size_t b = 0; b < n; ++b, some >>= 1U) {
+        if (b % together == 0) some = made.codec->look(made.first + first + b, std::min(together, n - b));
+        if ((some & 1U) == 0) continue;
+        const bool is_own = (here >> b & 1U) != 0, is_near = is_own || how == stores::vectors;
+        auto* const there = is_own ? c.output(first + b) : to.data() + at;
+        if (!made.codec->values(made.first + first + b, is_near ? there : kept->room(block_bytes))) continue;
+        mask |= std::uint64_t{1} << b;
+        const auto bytes = c.range(first + b).size * c.element_bytes();
+        if (!is_near) copy_out(there, kept->bytes.data(), bytes, how);
+        if (!is_own) at += bytes;
+      }
+      std::memcpy(to.data() + first / 8, &mask, sizeof(mask));
+      r.blocks_sent += static_cast<std::size_t>(std::popcount(mask));
+      for_each_run(~mask & ones(n), [&](std::size_t b, std::size_t m) { c.clear(first + b, m); });
+    }
+    return at;
+  }
   /// Of a contribution of so many bytes, those that others read.
   [[nodiscard]] static std::size_t told(const call& c, std::size_t mine, std::size_t parts, std::size_t written) {
     return parts == 1 || is_sparse(c) ? written : written - elements(c, mine, parts).size * c.element_bytes();
@@ -81,8 +118,9 @@ class contribution {
 
   /// Folds the part of rank `mine`, this one, of `parts` parts of the blocks that are not null on some rank, or all, if there is
   /// only one, in the order of the ranks, into the output and, of several, packed into `room`; how many bytes that takes.
+  /// @param made what results are made by, of a tensor that is encoded.
   static std::size_t fold_part(const call& c, contributions all, std::size_t mine, std::size_t parts, std::span<std::byte> room,
-                               stores how, report& r) {
+                               stores how, report& r, const encoded_piece& made = {}) {
     expect_lengths(c, all);
     if (parts == 1 && !is_sparse(c)) {
       fold_all(c, all, mine);
@@ -95,16 +133,24 @@ class contribution {
     auto& masks = kept->masks;
     const auto element = c.element_bytes();
     // This rank's own come from its input, which is in a nearer cache than what it has written for the others.
-    const auto from = [&](std::size_t rank) { return rank == mine ? c.in.data() : all[rank].data(); };
+    const auto* const own_blocks = made.codec != nullptr ? c.out.data() : c.in.data();
+    const auto from = [&](std::size_t rank) { return rank == mine ? own_blocks : all[rank].data(); };
+    const bool changes = made.codec != nullptr && made.codec->changes_sums();
+    std::uint64_t givers = 0;  // where sums are changed
     std::size_t packed = 0;
     // `sources` are where the run begins.
     const auto fold_run = [&](block_range run, bool from_identity) {
-      const auto piece = std::max<std::size_t>((std::size_t{16} << 10U) / element, 1);  // its copy is from a near cache
+      auto piece = std::max<std::size_t>((std::size_t{16} << 10U) / element, 1);  // its copy is from a near cache
+      if (changes) piece = std::max<std::size_t>(piece / c.uniform_block(), 1) * c.uniform_block();
       for (std::size_t done = 0; done < run.size; done += piece) {
         const auto n = std::min(piece, run.size - done);
         auto* const out = c.out.data() + (run.first + done) * element;
-        c.fold(sources, from_identity, out, n);
+        auto* const sum = changes ? kept->room(n * element) : out;
+        c.fold(sources, from_identity, sum, n);
         for (auto& s : sources) s = static_cast<const std::byte*>(s) + n * element;
+        for (std::size_t e = 0; changes && e < n; e += c.uniform_block())
+          made.codec->make_result(made.first + (run.first + done + e) / c.uniform_block(), givers, sum + e * element,
+                                  out + e * element);
         if (parts == 1) continue;
         copy_out(room.subspan(packed, n * element).data(), out, n * element, how);
         packed += n * element;
@@ -139,8 +185,10 @@ class contribution {
         const auto n = std::max<std::size_t>(1, static_cast<std::size_t>(std::countr_one(every >> b)));
         const auto run = c.range(first + b, n);
         sources.clear();
+        givers = 0;
         for (std::size_t rank = 0; rank < all.size(); ++rank) {
           if ((masks[rank] >> b & 1U) == 0) continue;
+          givers |= std::uint64_t{1} << rank;
           if (rank == mine) {
             sources.push_back(from(rank) + run.first * element);
             continue;
@@ -150,7 +198,8 @@ class contribution {
           expect(begin <= all[rank].size() && all[rank].size() - begin >= run.size * element, rank);
           sources.push_back(from(rank) + begin);
         }
-        fold_run(run, sources.size() < all.size());
+        // Codes are decoded as they are: nothing is added to what one rank alone has given.
+        fold_run(run, made.codec == nullptr && sources.size() < all.size());
         any &= ~(ones(n) << b);
       }
       for (std::size_t rank = 0; rank < all.size(); ++rank)
@@ -252,6 +301,11 @@ class contribution {
     std::vector<std::size_t> at;
     std::vector<std::uint64_t> masks;
     owned_blocks owned;
+    std::vector<std::byte> bytes;
+    std::byte* room(std::size_t n) {
+      if (bytes.size() < n) bytes.resize(n);
+      return bytes.data();
+    }
     const owned_blocks& owned_by(const stripes& owners, std::size_t blocks) {
       owned.assign(owners, blocks);
       return owned;

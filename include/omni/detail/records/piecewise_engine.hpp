@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -32,6 +33,8 @@ namespace omni::detail {
 /// Of the other collectives each rank takes from the contributions what is for it. Of a tensor with few elements that are not null
 /// contributions are packed, and each rank folds all of them: nothing comes back.
 ///
+/// Of a tensor that is encoded the values travel that its codes would have: here coding takes longer than moving what it spares.
+///
 /// Beside the owner streams, which move the same bytes: two packets and one visit to each rank for a piece, whatever its blocks.
 class piecewise_engine {
  public:
@@ -39,27 +42,28 @@ class piecewise_engine {
   [[nodiscard]] static bool suits(const call& c, const any_transport& transport, const any_mailbox& messages) {
     if (!c.shares || !c.agreed || c.some_pack || !messages.shares_packets()) return false;
     if (transport.size() > automatic::most_sharing_ranks || !c.equal_blocks()) return false;
-    if (parted_contribution::block_of(c) * c.element_bytes() > rooted_piece / 16) return false;
-    if (c.kind != collective_kind::allreduce) return parted_contribution::suits(c);
-    return c.is_plain() && (contribution::is_sparse(c) || !c.skips());
+    if (const auto values = values_of(c)) return c.kind == collective_kind::allreduce && suits(*values);
+    return suits(c);
   }
 
   piecewise_engine(const call& c, const any_transport& transport, any_mailbox& messages)
-      : call_(c),
+      : values_(values_of(c)),
+        codec_(values_ ? c.codec() : nullptr),
+        call_(values_ ? *values_ : c),
         messages_(messages),
         window_(*transport.shared_window()),
         rank_(static_cast<std::size_t>(transport.rank())),
         ranks_(static_cast<std::size_t>(transport.size())),
         parted_(c.kind != collective_kind::allreduce),
-        packed_(packs(c, ranks_)) {
+        packed_(codec_ == nullptr && packs(c, ranks_)) {
     const bool far = window_.distance().is_far();
     const bool has_root = parted_ && c.cut() == nullptr;
     depth_ = has_root ? most_depth : far && !packed_ ? 1 : 2;
-    const auto block = parted_contribution::block_of(c);
-    auto blocks = (has_root ? rooted_piece : far && !packed_ ? largest_piece : least_piece) / (block * c.element_bytes());
+    const auto block = parted_contribution::block_of(call_);
+    auto blocks = (has_root ? rooted_piece : far && !packed_ ? largest_piece : least_piece) / (block * call_.element_bytes());
     if (c.cut() != nullptr) blocks = std::max<std::size_t>(blocks / ranks_, 1);
     piece_ = parted_ ? blocks : blocks * block;
-    const auto all = parted_ ? parted_contribution::most_rows(c, ranks_) : c.size();
+    const auto all = parted_ ? parted_contribution::most_rows(c, ranks_) : call_.size();
     pieces_ = (all + piece_ - 1) / piece_;
   }
   piecewise_engine(const piecewise_engine&) = delete;
@@ -72,6 +76,7 @@ class piecewise_engine {
   void start() {
     if (!messages_.enter()) return;
     started_ = true;
+    if (codec_ != nullptr) codec_->send_values();
     const auto room = parted_   ? parted_contribution::largest(call_, ranks_, rows(0))
                       : packed_ ? packed_contribution::largest(call_, piece_)
                                 : contribution::largest(piece(0), ranks_);
@@ -153,6 +158,18 @@ class piecewise_engine {
   };
   enum word : std::uint64_t { read_by_peer, contribution_came, result_came };
 
+  // The same call on the values of a tensor that is encoded, where they may travel.
+  [[nodiscard]] static std::optional<call> values_of(const call& c) {
+    const auto plain = c.codec() != nullptr ? c.codec()->plain() : std::nullopt;
+    if (!plain) return {};
+    return call(*plain->loops, plain->policies, plain->in, plain->out);
+  }
+  // Whether the blocks are of a kind that it can move.
+  [[nodiscard]] static bool suits(const call& c) {
+    if (parted_contribution::block_of(c) * c.element_bytes() > rooted_piece / 16) return false;
+    if (c.kind != collective_kind::allreduce) return parted_contribution::suits(c);
+    return c.is_plain() && (contribution::is_sparse(c) || !c.skips());
+  }
   // Whether contributions are packed: where few elements are not null, by what the ranks have agreed on.
   [[nodiscard]] static bool packs(const call& c, std::size_t ranks) {
     return packed_contribution::suits(c) && automatic::is_packed_inside(c.density, c.element_density, ranks);
@@ -163,6 +180,10 @@ class piecewise_engine {
   [[nodiscard]] slot_type& slot(std::size_t piece) { return slots_[piece % depth_]; }
   [[nodiscard]] parted_contribution::rows rows(std::size_t k) const { return {k * piece_, piece_}; }
   [[nodiscard]] call piece(std::size_t k) const { return call_.piece(k * piece_, std::min(piece_, call_.size() - k * piece_)); }
+  // What makes its values, if they are made.
+  [[nodiscard]] encoded_piece encoded(std::size_t k) const {
+    return codec_ == nullptr ? encoded_piece() : encoded_piece{codec_, k * piece_ / call_.uniform_block()};
+  }
   // All ranks' packets.
   [[nodiscard]] std::span<const std::span<const std::byte>> all(const packets& p) const { return std::span(p).first(ranks_); }
 
@@ -227,7 +248,8 @@ class piecewise_engine {
       report_.bytes_saved += whole > bytes ? (whole - bytes) * others() : 0;
     } else {
       const auto c = piece(written_);
-      bytes = contribution::write(c, rank_, ranks_, s.room, how, here);
+      bytes = codec_ != nullptr ? contribution::write_values(c, encoded(written_), rank_, ranks_, s.room, how, here)
+                                : contribution::write(c, rank_, ranks_, s.room, how, here);
       report_.bytes_sent += contribution::told(c, rank_, ranks_, bytes);
     }
     count(here);
@@ -246,7 +268,8 @@ class piecewise_engine {
     const auto c = piece(folded_);
     const auto room = contribution::room_of_part(c, rank_, ranks_, s.contribution[rank_].size(), s.room);
     report here;
-    const auto bytes = contribution::fold_part(c, all(s.contribution), rank_, ranks_, room, window_.how_to_store(), here);
+    const auto bytes =
+        contribution::fold_part(c, all(s.contribution), rank_, ranks_, room, window_.how_to_store(), here, encoded(folded_));
     count(here);
     s.result[rank_] = room.first(bytes);
     report_.bytes_sent += bytes * others();
@@ -254,7 +277,9 @@ class piecewise_engine {
   }
   void take() {
     auto& s = slot(taken_);
-    contribution::take_parts(piece(taken_), all(s.contribution), all(s.result), rank_);
+    const auto c = piece(taken_);
+    contribution::take_parts(c, all(s.contribution), all(s.result), rank_);
+    if (codec_ != nullptr) codec_->came(encoded(taken_).first, c.blocks());
     leave();
   }
   void take_contributions() {
@@ -275,7 +300,9 @@ class piecewise_engine {
     ++taken_;
   }
 
-  const call& call_;  // of the collective, which outlives its engine
+  std::optional<call> values_;  // of a tensor that is encoded
+  tensor_codec* codec_;         // which makes them
+  const call& call_;            // those; or of the collective, which outlives its engine
   any_mailbox& messages_;
   window& window_;
   std::size_t rank_, ranks_;
