@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <numeric>
 #include <omni/compress/composed.hpp>
 #include <omni/compress/dithering.hpp>
 #include <omni/compress/natural.hpp>
@@ -24,6 +25,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 // Compressors without ranks: what they promise of their expectation and variance is measured, against bounds that are worked out
@@ -348,6 +350,32 @@ TEST_CASE("compressors: top k keeps the largest magnitudes, the first of equal o
   const auto y = through(omni::top_k{.count = 1} | omni::to<omni::bfloat16>{}, std::vector<float>{1, -8, std::nanf(""), 2}, 1);
   CHECK(std::isnan(y[2]));
   CHECK(y[1] == 0);
+}
+
+TEST_CASE_TEMPLATE("compressors: top k is what a stable sort puts first, whatever the values", A, float, double) {
+  using word = std::conditional_t<sizeof(A) == 4, std::uint32_t, std::uint64_t>;
+  std::mt19937_64 engine(9);
+  std::normal_distribution<double> normally;
+  int wrong = 0;
+  for (int trial = 0; trial < 2000; ++trial) {
+    std::vector<A> x(engine() % 80);
+    for (auto& v : x) {
+      const auto bits = static_cast<word>(engine());  // any: NaN, infinities and denormals, too
+      v = trial % 4 == 0   ? static_cast<A>(normally(engine))
+          : trial % 4 == 1 ? static_cast<A>(static_cast<int>(bits % 5) - 2)
+          : trial % 4 == 2 ? A{0}
+                           : std::bit_cast<A>(bits);
+    }
+    const auto k = x.empty() ? 0 : 1 + engine() % x.size();
+    std::vector<std::uint32_t> at(x.size() + 1, 777), sorted(x.size());
+    const auto n = omni::top_k{.count = std::max<std::size_t>(k, 1)}.pick(std::span<const A>(x), x.size(), 1, at);
+    std::iota(sorted.begin(), sorted.end(), 0U);
+    const auto magnitude = [&](std::uint32_t i) { return static_cast<word>(std::bit_cast<word>(x[i]) << 1U); };
+    std::stable_sort(sorted.begin(), sorted.end(), [&](auto a, auto b) { return magnitude(a) > magnitude(b); });
+    std::sort(sorted.begin(), sorted.begin() + static_cast<std::ptrdiff_t>(k));
+    wrong += n == k && at[k] == 777 && std::equal(at.begin(), at.begin() + static_cast<std::ptrdiff_t>(k), sorted.begin()) ? 0 : 1;
+  }
+  CHECK(wrong == 0);
 }
 
 TEST_CASE("compressors: choices of blocks") {

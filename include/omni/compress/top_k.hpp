@@ -7,11 +7,10 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
-#include <vector>
 
 #include "../concepts.hpp"
 #include "../detail/compress/draws.hpp"
-#include "../detail/compress/norms.hpp"
+#include "../detail/compress/largest.hpp"
 #include "../detail/compress/shares.hpp"
 
 namespace omni {
@@ -36,12 +35,9 @@ struct top_k {
   [[nodiscard]] static double factor(std::size_t /*n*/) { return 1; }
   template <class A>
   std::size_t pick(std::span<const A> x, std::size_t n, std::uint32_t /*key*/, std::span<std::uint32_t> at) const {
-    thread_local std::vector<detail::float_word<A>> magnitudes;
-    magnitudes.resize(n);
-    for (std::size_t i = 0; i < n; ++i) magnitudes[i] = detail::magnitude(x[i]);
-    const auto bits = detail::cleared_bits(n);
-    detail::choose_largest(std::span<const detail::float_word<A>>(magnitudes), kept(n), bits);
-    return detail::list_bits(bits, at);
+    const auto k = std::min(kept(n), n);
+    detail::list_largest(x.first(n), k, at.data());
+    return k;
   }
   [[nodiscard]] std::uint64_t fingerprint() const { return detail::fingerprint_of({}, share, count); }
   [[nodiscard]] constexpr std::string_view fault() const { return detail::fault_of_share(count, share); }

@@ -57,6 +57,47 @@ struct magnitude_limit {
   }
 };
 
+/// How many values of x have at least this magnitude.
+template <class A>
+[[gnu::always_inline]] inline std::size_t count_from(std::span<const A> x, std::make_signed_t<float_word<A>> least) {
+  using word = std::make_signed_t<float_word<A>>;
+  word n = 0;
+  for_each_index<32>(x.size(), [from = x.data(), least, &n](std::size_t i) {
+    n += word{static_cast<word>(std::bit_cast<word>(from[i]) & std::numeric_limits<word>::max()) >= least};
+  });
+  return static_cast<std::size_t>(n);
+}
+/// Of a block of fewer than 2^31 values: the places of the k with the largest magnitudes, of equal ones the first, in their order.
+/// Precondition: there are as many, and room for all places.
+template <class A>
+void list_largest(std::span<const A> x, std::size_t k, std::uint32_t* at) {
+  using word = std::make_signed_t<float_word<A>>;
+  // The largest magnitude that k values have at least, bit by bit: magnitudes are ordered as their bits.
+  word least = 0;
+  std::size_t found = x.size(), above = 0;
+  run_wide([&] {
+    for (word bit = (std::numeric_limits<word>::max() >> 1U) + 1; bit != 0 && found != k; bit >>= 1U) {
+      const auto n = count_from(x, static_cast<word>(least | bit));
+      if (n < k) above = n;
+      else found = n, least = static_cast<word>(least | bit);
+    }
+  });
+  if (found == k) {
+    for (std::uint32_t i = 0, n = 0; i < x.size() && n < k; ++i) {  // without branches: which are large cannot be guessed
+      at[n] = i;
+      n += static_cast<word>(magnitude(x[i])) >= least ? 1 : 0;
+    }
+    return;
+  }
+  auto equal = k - above;  // all bits have been asked for: above are those from least + 1 on
+  for (std::uint32_t i = 0, n = 0; n < k; ++i) {
+    const auto m = static_cast<word>(magnitude(x[i]));
+    if (m < least || (m == least && equal == 0)) continue;
+    if (m == least) --equal;
+    at[n++] = i;
+  }
+}
+
 /// Finds the limit of the k largest of n values: a sample says above which magnitude there are somewhat more, and these are
 /// collected in a pass over all values. If they are too few, there is another pass for more.
 class magnitude_search {

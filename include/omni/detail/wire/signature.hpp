@@ -57,12 +57,12 @@ struct signature {
   std::uint32_t window = 0;
   std::uint32_t kind =
       0;  ///< 1: the call blocks; 2: it has a deadline of its own; from bit 2 on the collective, from bit 5 its root
-  short_name<48> type;
-  short_name<40> operation;
+  short_name<48> type{};
+  short_name<40> operation{};
   std::uint64_t operation_state =
       0;  ///< a hash of what the operation says of its values, and of its type where it has no name; or a code_terms
-  short_name<16> topology;
-  short_name<16> mode;                   ///< how the topology runs: a call and its automatic choice are told apart
+  short_name<16> topology{};
+  short_name<16> mode{};                 ///< how the topology runs: a call and its automatic choice are told apart
   std::uint64_t options = 0;             ///< of the topology, and of how elements are encoded
   std::uint32_t partition = 0;           ///< a hash of the partitioner's type and cuts
   std::uint32_t version = OMNI_VERSION;  ///< of the library. Header and signature fill whole cache lines: elements start on one
