@@ -150,7 +150,8 @@ struct choice_keys {
 /// decode(encode(x)) over all keys is x. If so `omega(n, block)` bounds the variance, E|C(x) - x|^2 <= omega |x|^2, of a tensor of
 /// n elements in blocks of `block`; else `delta(n, block)` says how it contracts, E|C(x) - x|^2 <= (1 - delta) |x|^2. Optional:
 /// `seed`, an optional number; `results`; `fingerprint()` of the parameters that all ranks have alike; `fault()`, what is wrong
-/// with them, or nothing; `round(x, key, y)`, which writes decode(encode(x)) to y in one go.
+/// with them, or nothing. Also optional: `round(x, key, y)`, which writes to y, as long as x and elsewhere, what decode(encode(x))
+/// gives, to the bit; zeros stay zeros. Where ranks share memory values then travel instead of codes.
 template <class C>
 concept quantiser = std::copyable<C> && requires(const C& c, std::size_t n, std::span<const float> x, std::uint32_t key,
                                                  std::byte* to, const std::byte* from, std::span<float> y) {

@@ -35,8 +35,10 @@ class sharing {
   static constexpr bool agrees_first = true;
 
   /// Calls f(transport) on `ranks` threads. A rank of which `has_room(rank)` is false gets no memory for packets.
+  /// @param exchange seconds that 64 KiB take from one rank to another: 20 us or more are slow.
   static void run(
-      int ranks, const std::function<void(sharing&)>& f, const std::function<bool(int)>& has_room = [](int) { return true; }) {
+      int ranks, const std::function<void(sharing&)>& f, const std::function<bool(int)>& has_room = [](int) { return true; },
+      double exchange = 1e-6) {
     // Zeros from the system, which gives them when they are touched: most of a segment never is.
     const auto size = window::segment_bytes(ranks);
     std::vector<std::unique_ptr<void, decltype(&std::free)>> memory;
@@ -51,8 +53,8 @@ class sharing {
     // Packets are filled by each kind of stores; past the caches by cores that lie far apart.
     const auto how = static_cast<std::size_t>(ranks) % omni::detail::kinds_of_stores;
     const bool far = how == static_cast<std::size_t>(omni::detail::stores::streams);
-    omni::detail::core_distance cores{far ? 400e-9 : 100e-9, 1e9, {2e-6, 2e-6, 2e-6}};
-    cores.exchange[how] = 1e-6;
+    omni::detail::core_distance cores{far ? 400e-9 : 100e-9, 1e9, {2 * exchange, 2 * exchange, 2 * exchange}};
+    cores.exchange[how] = exchange;
     omni::transport::threads::run(ranks, [&](omni::transport::threads& inner) {
       const int rank = inner.rank();
       auto mine = std::make_unique<group>();

@@ -49,10 +49,10 @@ std::vector<T> gappy(std::size_t n, int rank) {
 }
 
 /// Runs a call by automatic and by colocated, out of place and in place; all must have the same bits on all ranks.
-/// @param least elements: there are a few more, so that blocks and pieces end where they do.
-template <class T = float, class... Arguments>
+/// @param least elements, and some more, so that the last block and the last piece are short.
+template <class T = float, std::size_t more = 12345, class... Arguments>
 void expect_bits_of_codes(int ranks, std::size_t least, const Arguments&... arguments) {
-  const auto n = least + 12345;
+  const auto n = least + more;
   std::mutex lock;
   std::vector<T> wanted;
   std::atomic<int> by_values = 0, right = 0;
@@ -73,13 +73,15 @@ void expect_bits_of_codes(int ranks, std::size_t least, const Arguments&... argu
     right += testing::differ(codes, wanted).empty() ? 1 : 0;
     right += std::any_of(codes.begin(), codes.end(), [](T x) { return x != T{0}; }) ? 1 : 0;
   });
-  CHECK(by_values == ranks);
+  CAPTURE(ranks);
+  CAPTURE(n);
+  CHECK(by_values.load() == ranks);
   CHECK(right == 3 * ranks);
 }
 
-/// What it gives follows from how many values a block has.
-struct counts {
-  static constexpr std::string_view name = "counts";
+/// Values times the length of their block. Throws where one is large.
+struct lengthened {
+  static constexpr std::string_view name = "lengthened";
   static constexpr bool unbiased = false;
   template <class A>
   static std::size_t bytes(std::size_t n) {
@@ -87,27 +89,29 @@ struct counts {
   }
   template <class A>
   static void encode(std::span<const A> x, std::uint32_t /*key*/, std::byte* to) {
-    for (const A v : x) {
-      const omni::bfloat16 sum(static_cast<float>(v) + static_cast<float>(x.size()));
-      std::memcpy(to, &sum, sizeof(sum));
-      to += sizeof(sum);
+    std::vector<A> y(x.size());
+    round(x, 0, std::span<A>(y));
+    for (const A v : y) {
+      const omni::bfloat16 longer(static_cast<float>(v));
+      std::memcpy(to, &longer, sizeof(longer));
+      to += sizeof(longer);
     }
   }
   template <class A>
   static void decode(const std::byte* from, std::uint32_t /*key*/, std::span<A> to) {
     for (auto& v : to) {
-      omni::bfloat16 sum;
-      std::memcpy(&sum, from, sizeof(sum));
-      from += sizeof(sum);
-      v = static_cast<A>(static_cast<float>(sum));
+      omni::bfloat16 longer;
+      std::memcpy(&longer, from, sizeof(longer));
+      from += sizeof(longer);
+      v = static_cast<A>(static_cast<float>(longer));
     }
   }
-};
-struct throws_at_large : testing::whole_numbers {
   template <class A>
-  static void encode(std::span<const A> x, std::uint32_t key, std::byte* to) {
-    if (*std::max_element(x.begin(), x.end()) > 1000) throw std::domain_error("too large");
-    whole_numbers::encode(x, key, to);
+  static void round(std::span<const A> x, std::uint32_t /*key*/, std::span<A> y) {
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      if (x[i] > 1000) throw std::domain_error("too large");
+      y[i] = static_cast<A>(static_cast<float>(omni::bfloat16(static_cast<float>(x[i]) * static_cast<float>(x.size()))));
+    }
   }
 };
 
@@ -127,9 +131,7 @@ TEST_CASE("encoded values: every quantiser has the bits of its codes") {
   expect_bits_of_codes(3, elements_for(4), omni::dithering{.levels = 4, .seed = 6});
   expect_bits_of_codes(3, elements_for(4), omni::natural_dithering{.levels = 4, .seed = 6});
   expect_bits_of_codes(4, elements_for(16), omni::to<omni::half>{});
-  expect_bits_of_codes(2, elements_for(1), omni::sign{});
-  expect_bits_of_codes(2, elements_for(8), testing::whole_numbers{});
-  expect_bits_of_codes(3, elements_for(16), counts{});
+  expect_bits_of_codes(3, elements_for(16), lengthened{});
 }
 
 TEST_CASE("encoded values: other elements, blocks, results and detectors") {
@@ -142,11 +144,51 @@ TEST_CASE("encoded values: other elements, blocks, results and detectors") {
   expect_bits_of_codes(2, n, omni::natural{.seed = 5}, omni::scalar_detector{});
 }
 
+TEST_CASE("encoded values: last pieces of every length, and tensors that are one piece") {
+  constexpr std::size_t piece = (std::size_t{512} << 10U) / sizeof(float);  // of ranks that are near
+  const omni::natural natural{.seed = 5}, once{.seed = 5, .results = omni::result_form::as_they_are};
+  expect_bits_of_codes<float, 0>(3, 16 * piece, natural);
+  expect_bits_of_codes<float, 1>(3, 16 * piece, natural);
+  expect_bits_of_codes<float, 255>(3, 16 * piece, natural);
+  expect_bits_of_codes<float, 256>(3, 16 * piece, natural);
+  expect_bits_of_codes<float, 257>(4, 16 * piece, natural);
+  expect_bits_of_codes<float, 1023>(3, 16 * piece, natural);
+  expect_bits_of_codes<float, 1024>(3, 16 * piece, natural);
+  expect_bits_of_codes<double, 300>(3, 16 * piece, natural);
+  expect_bits_of_codes<float, 100>(2, 16 * piece, natural);  // far
+  // Results that are no codes fit no record.
+  expect_bits_of_codes<float, 0>(3, 5000, once);
+  expect_bits_of_codes<float, 100>(3, piece, once);
+  expect_bits_of_codes<float, 100>(2, 4 * piece, once);
+}
+
+TEST_CASE("encoded values: what was encoded for a record is not encoded again, though the memory is too slow for it") {
+  constexpr std::size_t n = 200000;
+  std::atomic<int> right = 0;
+  const auto run = [&](double exchange) {
+    sharing::run(
+        2,
+        [&](sharing& comm) {
+          const auto in = testing::normal(n, comm.rank());
+          std::vector<float> out(n), codes(n);
+          omni::error_feedback a(n, omni::to<omni::bfloat16>{}), b(n, omni::to<omni::bfloat16>{});
+          for (int step = 0; step < 3; ++step) {
+            omni::allreduce(comm, in, out, a);
+            omni::allreduce(comm, in, codes, b, omni::colocated{});
+            right += testing::differ(out, codes).empty() && std::ranges::equal(a.error(), b.error()) ? 1 : 0;
+          }
+        },
+        [](int) { return true; }, exchange);
+  };
+  run(1e-6);
+  run(60e-6);
+  CHECK(right == 2 * 2 * 3);
+}
+
 TEST_CASE("encoded values: after sparsifiers") {
   expect_bits_of_codes(3, elements_for(9), omni::random_blocks{.share = 0.3, .seed = 2} | omni::natural{});
   expect_bits_of_codes(2, elements_for(9), omni::random_blocks{.share = 0.3, .same = true, .seed = 2} | omni::natural{});
   expect_bits_of_codes(3, elements_for(8), omni::top_blocks{.share = 0.3} | omni::eight_bits(3));
-  expect_bits_of_codes(3, elements_for(4), omni::random_k{.share = 0.5, .seed = 2} | omni::eight_bits());
 }
 
 TEST_CASE("encoded values: what is remembered is the same, and so are estimates") {
@@ -180,10 +222,26 @@ TEST_CASE("encoded values: a quantiser that throws on one rank is heard of by th
     const testing::leaks_are_meant meant;
     std::vector<float> x(2 * recorded, 1.0F);
     x[recorded] = comm.rank() == 1 ? 1e9F : 2.0F;
-    const auto call = [&] { omni::allreduce(comm, x, throws_at_large{}, omni::deadline(std::chrono::seconds(20))); };
+    const auto call = [&] { omni::allreduce(comm, x, lengthened{}, omni::deadline(std::chrono::seconds(20))); };
     if (comm.rank() == 1) CHECK_THROWS_WITH(call(), "too large");
     else CHECK_THROWS_AS(call(), omni::protocol);
   });
+  // The sum is too large for the rank that folds it, whichever that is.
+  std::atomic<int> told = 0, failed = 0;
+  sharing::run(3, [&](sharing& comm) {
+    const testing::leaks_are_meant meant;
+    std::vector<float> x(2 * recorded, 1.0F);
+    x[recorded] = 2;  // 3 x 2 x 256 = 1536
+    try {
+      omni::allreduce(comm, x, lengthened{}, omni::deadline(std::chrono::seconds(20)));
+    } catch (const std::domain_error&) {
+      ++failed;
+    } catch (const omni::protocol&) {
+      ++told;
+    }
+  });
+  CHECK(failed == 1);
+  CHECK(told == 2);
 }
 
 TEST_CASE("encoded values: numbers that are none come through") {

@@ -89,6 +89,11 @@ requires(!detail::has_choice<Second> && !magnitude_sparsifier<First>) struct com
         if (own.at[i] < to.size()) to[own.at[i]] = own.values[i];
     }
   }
+  template <class A>
+  void round(std::span<const A> x, std::uint32_t key, std::span<A> y) const
+      requires(block_sparsifier<First>&& detail::can_round<Second, A>) {
+    second.round(x, key, y);
+  }
   // Which blocks.
   void choose(std::span<const double> squares, std::size_t blocks, const choice_keys& keys,
               std::span<std::uint64_t> bits) const requires block_sparsifier<First> {

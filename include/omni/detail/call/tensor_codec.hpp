@@ -14,7 +14,7 @@ namespace omni::detail {
 
 struct element_loops;
 
-/// A tensor as a call without a codec has it.
+/// The caller's tensor, and what a call without a codec knows of its elements.
 struct plain_tensor {
   const element_loops* loops;
   const void* policies;
@@ -49,18 +49,23 @@ class tensor_codec : public interface {
   [[nodiscard]] virtual std::size_t tensor_bytes() const = 0;
   /// Of the values that are made of one rank's codes.
   [[nodiscard]] virtual std::size_t decoded_bytes() const = 0;
-  // Where ranks share memory an engine may move the values that codes would have, block by block of the tensor itself.
-  /// The tensor, if that gives what codes give.
+
+  // ---- values instead of codes
+  // Where ranks share memory an engine may move what decoding a rank's codes would give. Results are the same to the bit.
+
+  /// The caller's tensor, if its values may travel so; nothing if codes have to. All ranks of a call say the same.
   [[nodiscard]] virtual std::optional<plain_tensor> plain() const = 0;
-  /// It will be so: results lie in the tensor, and the engine will say came() of all blocks.
+  /// Values will travel: results lie in the caller's tensor, and the engine calls came() for all blocks.
   virtual void send_values() = 0;
-  /// Which of n blocks, at most 64, may have some that are not null; writes those of one of them. False, if it has none after all.
+  /// A bit for each of n blocks, at most 64, that may not be null.
   [[nodiscard]] virtual std::uint64_t look(std::size_t block, std::size_t n) = 0;
+  /// Writes the values of a block. False, and nothing is written, if the block is null.
   [[nodiscard]] virtual bool values(std::size_t block, std::byte* to) = 0;
-  /// Whether sums are to be made results; makes one of the sum of what these ranks, a bit for each, have given of a
-  /// block.
+  /// Whether a result is not the sum itself, but what the sum's code would give.
   [[nodiscard]] virtual bool changes_sums() const = 0;
+  /// Makes a block's result of its sum, which lies elsewhere. `ranks` has a bit for each rank that has given the block.
   virtual void make_result(std::size_t block, std::uint64_t ranks, const std::byte* sum, std::byte* to) = 0;
+
   /// What one rank alone has to do.
   virtual void copy_through() = 0;
   /// All results are there.

@@ -14,8 +14,8 @@
 
 namespace omni::detail {
 
-/// Calls f(0) ... f(n - 1), which touch only what belongs to their own index. The constant inner length lets compilers vectorise at
-/// -O2; the pragma says what they cannot see, that an output may be an input only at the same index.
+/// Calls f(0) ... f(n - 1), which touch only what belongs to their own index, or add to a number. The constant inner length lets
+/// compilers vectorise at -O2; the pragma says what they cannot see, that an output may be an input only at the same index.
 template <std::size_t Stride = 64, class F>
 [[gnu::always_inline]] inline void for_each_index(std::size_t n, F&& f) {
   const std::size_t rest = n % Stride;
@@ -29,6 +29,7 @@ template <std::size_t Stride = 64, class F>
   }
   for (std::size_t j = 0; j < rest; ++j) f(n - rest + j);
 }
+
 /// Runs f; compiled a second time for AVX2, where the machine has it. Without fused multiply-add: the bits stay the same.
 #if (defined(__x86_64__) || defined(__i386__)) && (defined(__GNUC__) || defined(__clang__))
 template <class F>

@@ -28,7 +28,7 @@ inline constexpr bool is_encodable = std::is_same_v<T, float> || std::is_same_v<
 /// A code begins with the key from which its random numbers are drawn; 0 says that it is null.
 using code_key = std::uint32_t;
 
-/// With the keys of what a result is made of, in the order of the ranks, this is mixed to what its key follows from.
+/// The key of a result follows from this and the keys of the codes that were folded, in the order of the ranks.
 inline constexpr auto hash_of_results = hash("results");
 
 /// What a server has to know to fold codes: how many elements a block has, whether results are codes, and the quantiser's number.
@@ -82,9 +82,13 @@ class block_codec {
   void encode(std::span<const A> x, code_key key, std::byte* to) const { encode_with(compressor_, x, key, to); }
   void decode(const std::byte* code, std::span<A> to) const { decode_with(compressor_, code, to); }
   void decode_result(const std::byte* code, std::span<A> to) const { decode_with(for_results(compressor_), code, to); }
-  /// What decoding x's code gives. `to` is not x.
-  void round(std::span<const A> x, code_key key, std::span<A> to) { round_with(compressor_, x, key, to); }
-  void round_result(std::span<const A> x, code_key key, std::span<A> to) { round_with(for_results(compressor_), x, key, to); }
+  /// Whether values can be made without codes.
+  static constexpr bool rounds = can_round<C, A>;
+  /// What decoding x's code gives. `to` is elsewhere.
+  void round(std::span<const A> x, code_key key, std::span<A> to) const requires rounds { compressor_.round(x, key, to); }
+  void round_result(std::span<const A> x, code_key key, std::span<A> to) const requires rounds {
+    for_results(compressor_).round(x, key, to);
+  }
   /// Where elements travel: what is left of x. How many elements, of a sparsifier that chooses them.
   std::size_t keep(std::span<const A> x, code_key key, std::span<A> left) {
     if constexpr (quantiser<C>) {
@@ -178,16 +182,6 @@ class block_codec {
     const auto key = key_at(code);
     if (key == 0) std::fill(to.begin(), to.end(), A{});
     else if constexpr (quantiser<Which>) which.decode(code + sizeof(key), key, to);
-  }
-  template <class Which>
-  void round_with(const Which& which, std::span<const A> x, code_key key, std::span<A> to) {
-    if constexpr (requires { which.round(x, key, to); }) {
-      which.round(x, key, to);
-    } else {
-      code_.resize(std::max(code_.size(), bytes_of(which)));
-      encode_with(which, x, key, code_.data());
-      decode_with(which, code_.data(), to);
-    }
   }
   // Codes of which at least one in a block is not null.
   [[nodiscard]] std::uint64_t mark(const std::byte* run, std::size_t n, std::size_t block) const {

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <type_traits>
 #include <utility>
@@ -36,6 +37,12 @@ constexpr bool has_codes_of_results() {
     return block_sparsifier<decltype(C::first)> && has_codes_of_results<decltype(C::second)>();
   else return true;
 }
+/// Whether values of type A can be had without codes, also of results.
+template <class C, class A>
+inline constexpr bool can_round = requires(const C& c, std::span<const A> x, std::span<A> y) {
+  c.round(x, std::uint32_t{1}, y);
+  for_results(c).round(x, std::uint32_t{1}, y);
+};
 /// Whether servers can fold its codes.
 template <class C>
 inline constexpr bool is_served =

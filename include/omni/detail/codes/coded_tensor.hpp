@@ -46,6 +46,8 @@ template <class T, class C, class Memory>
 class coded_tensor final : public tensor_codec {
  public:
   using A = accumulator<T>;
+  /// Whether values can travel. Those of half and bfloat16 are longer than the elements.
+  static constexpr bool by_values = std::is_same_v<T, A> && block_codec<A, C>::rounds;
   static_assert(!Memory::remembers || std::is_same_v<typename Memory::value_type, A>,
                 "omni: error_feedback and diana keep float; for tensors of double write diana<C, double>, for others leave it out");
   static_assert(!Memory::delivers || std::is_same_v<T, A>,
@@ -130,33 +132,34 @@ class coded_tensor final : public tensor_codec {
   [[nodiscard]] std::size_t tensor_bytes() const override { return pieces_.elements() * sizeof(T); }
   [[nodiscard]] std::size_t decoded_bytes() const override { return pieces_.elements() * sizeof(A); }
   [[nodiscard]] std::optional<plain_tensor> plain() const override {
-    if (!std::is_same_v<T, A> || !codec_.is_coded() || pieces_.count() != 1) return {};
+    // What has been encoded for a record is not made a second time.
+    if (!by_values || !codec_.is_coded() || pieces_.count() != 1 || made_ != 0) return {};
     const auto& p = *pieces_.begin();
     return plain_tensor{typed_, policies_.get(), std::as_bytes(std::span(p.in, p.size)),
                         std::as_writable_bytes(std::span(p.out, p.size))};
   }
   void send_values() override { sends_values_ = by_blocks_ = true; }
   [[nodiscard]] std::uint64_t look(std::size_t block, std::size_t n) override { return wanted(block, n); }
-  [[nodiscard]] bool values(std::size_t block, std::byte* to) override {
+  [[nodiscard]] bool values(std::size_t block, [[maybe_unused]] std::byte* to) override {
     constexpr std::size_t ahead = 12;  // blocks: those that look() has not seen come from memory while this one is rounded
     if (block + ahead < blocks()) prefetch(std::as_bytes(pieces_.in(block + ahead)));
-    const auto bytes = pieces_.in(block).size_bytes();
-    if constexpr (std::is_same_v<T, A>) {
+    if constexpr (by_values) {
+      const auto x = pieces_.in(block);
       auto* const at = reinterpret_cast<A*>(to);
-      if (bytes == codec_.plain_bytes() && !Memory::remembers && at != pieces_.in(block).data())
-        return make_one(block, {at, codec_.block()});
+      if (x.size() == codec_.block() && !Memory::remembers && at != x.data()) return make_one(block, {at, x.size()});
+      if (!make_one(block, y_)) return false;
+      std::memcpy(to, y_.data(), x.size_bytes());
+      return true;
     }
-    const bool is_sent = make_one(block, y_);
-    if (is_sent) std::memcpy(to, y_.data(), bytes);
-    return is_sent;
+    return false;
   }
   [[nodiscard]] bool changes_sums() const override { return codec_.form() == code_form::codes; }
-  void make_result([[maybe_unused]] std::size_t block, std::uint64_t ranks, [[maybe_unused]] const std::byte* sum,
+  void make_result([[maybe_unused]] std::size_t block, [[maybe_unused]] std::uint64_t ranks, [[maybe_unused]] const std::byte* sum,
                    [[maybe_unused]] std::byte* to) override {
-    auto keys = hash_of_results;
-    for (; ranks != 0; ranks &= ranks - 1)
-      keys = mixed(keys, key_from(mixed(key_of(std::countr_zero(ranks), keys_.shared), block)));
-    if constexpr (std::is_same_v<T, A>) {
+    if constexpr (by_values) {
+      auto keys = hash_of_results;
+      for (; ranks != 0; ranks &= ranks - 1)
+        keys = mixed(keys, key_from(mixed(key_of(std::countr_zero(ranks), keys_.shared), block)));
       const auto n = pieces_.out(block).size();
       const auto* const from = reinterpret_cast<const A*>(sum);
       auto* const out = reinterpret_cast<A*>(to);
@@ -288,7 +291,7 @@ class coded_tensor final : public tensor_codec {
       const auto key = key_from(mixed(keys_.own, block));
       auto* const to = in_ + block * codec_.bytes();
       if (sends_values_) {
-        codec_.round(scaled, key, values);
+        if constexpr (by_values) codec_.round(scaled, key, values);
       } else if (codec_.is_coded()) {
         codec_.encode(scaled, key, to);
         if constexpr (Memory::remembers) codec_.decode(to, y_);

@@ -30,8 +30,8 @@ constexpr std::uint32_t stirred(std::uint32_t x) {
 constexpr std::uint32_t draw(std::uint32_t key, std::uint32_t i) { return stirred(i * draw_step + key); }
 /// 64 bits.
 constexpr std::uint64_t draw_long(std::uint32_t key, std::uint32_t i) { return std::uint64_t{draw(key, i)} << 32U | draw(~key, i); }
-/// Calls f(i, what is drawn for i) for all i below n, which is below 2^32: of 32 or 64 bits. In vectors, as for_each_index. Returns
-/// all bits that f has returned, if it returns any.
+/// Calls f(i, drawn) for all i below n, where `drawn` is draw(key, i), or draw_long(key, i) if Bits has 64. In vectors, as
+/// for_each_index. Precondition: n < 2^32. Returns the OR of what f returns, if it returns anything.
 template <class Bits, class F>
 [[gnu::always_inline]] inline Bits for_each_draw(std::uint32_t key, std::size_t n, const F& f) {
   constexpr std::size_t stride = 32;

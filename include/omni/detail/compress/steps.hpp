@@ -26,8 +26,8 @@ constexpr std::size_t bytes_of_steps(std::size_t n, unsigned levels) {
   return sizeof(A) + bytes_of_planes(n, bits_of_steps(levels));
 }
 
-/// Calls f(i, y) for each value, which becomes y steps of the norm, -levels to levels. None where it is null or NaN.
-/// @param step_of (y, drawn): the step, 0 to `levels`, of a value that is y times the norm.
+/// Calls f(i, step) for each value, which becomes so many steps of the norm, -levels to levels. Not if the norm is null or NaN.
+/// @param step_of (share, drawn): the step, 0 to `levels`, of a value that is such a share of the norm.
 template <class A, class StepOf, class F>
 [[gnu::always_inline]] inline void for_each_step(std::span<const A> x, A whole, std::uint32_t key, const StepOf& step_of,
                                                  const F& f) {

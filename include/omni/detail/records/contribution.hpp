@@ -33,10 +33,12 @@ class contribution {
   using contributions = std::span<const std::span<const std::byte>>;
 
  public:
+  static constexpr std::size_t least_sparse_bytes = std::size_t{4} << 10U;
   /// Whether null blocks are left out. All ranks of a call say the same.
   [[nodiscard]] static bool is_sparse(const call& c) {
-    constexpr std::size_t least_bytes = std::size_t{4} << 10U, least_block_bytes = 256;
-    return c.skips() && c.equal_blocks() && c.bytes() >= least_bytes && c.uniform_block() * c.element_bytes() >= least_block_bytes;
+    constexpr std::size_t least_block_bytes = 256;
+    return c.skips() && c.equal_blocks() && c.bytes() >= least_sparse_bytes &&
+           c.uniform_block() * c.element_bytes() >= least_block_bytes;
   }
   /// Bytes that a rank's contribution takes at most, with what it folds of a part that is not the only one.
   [[nodiscard]] static std::size_t largest(const call& c, std::size_t parts) {
@@ -73,7 +75,8 @@ class contribution {
     }
     return at;
   }
-  /// The same of values that are made of the tensor. Those that are folded here go to the output.
+  /// The same of a tensor that is encoded, whose values are made now. Those of blocks that are folded here are written to the
+  /// output. Precondition: is_sparse().
   static std::size_t write_values(const call& c, const encoded_piece& made, std::size_t mine, std::size_t parts,
                                   std::span<std::byte> to, stores how, report& r) {
     const auto blocks = c.blocks();
@@ -102,6 +105,7 @@ class contribution {
       r.blocks_sent += static_cast<std::size_t>(std::popcount(mask));
       for_each_run(~mask & ones(n), [&](std::size_t b, std::size_t m) { c.clear(first + b, m); });
     }
+    if (c.fills_past_caches()) publish(stores::streams);
     return at;
   }
   /// Of a contribution of so many bytes, those that others read.
@@ -118,7 +122,7 @@ class contribution {
 
   /// Folds the part of rank `mine`, this one, of `parts` parts of the blocks that are not null on some rank, or all, if there is
   /// only one, in the order of the ranks, into the output and, of several, packed into `room`; how many bytes that takes.
-  /// @param made what results are made by, of a tensor that is encoded.
+  /// @param made of a tensor that is encoded: by what the results are made.
   static std::size_t fold_part(const call& c, contributions all, std::size_t mine, std::size_t parts, std::span<std::byte> room,
                                stores how, report& r, const encoded_piece& made = {}) {
     expect_lengths(c, all);
@@ -198,7 +202,7 @@ class contribution {
           expect(begin <= all[rank].size() && all[rank].size() - begin >= run.size * element, rank);
           sources.push_back(from(rank) + begin);
         }
-        // Codes are decoded as they are: nothing is added to what one rank alone has given.
+        // The sum of codes does not begin with the identity.
         fold_run(run, made.codec == nullptr && sources.size() < all.size());
         any &= ~(ones(n) << b);
       }

@@ -65,6 +65,8 @@ class piecewise_engine {
     piece_ = parted_ ? blocks : blocks * block;
     const auto all = parted_ ? parted_contribution::most_rows(c, ranks_) : call_.size();
     pieces_ = (all + piece_ - 1) / piece_;
+    // Values go with a bit for each block: what is too short for that goes with the piece before it.
+    if (codec_ != nullptr && pieces_ > 1 && !contribution::is_sparse(piece(pieces_ - 1))) --pieces_;
   }
   piecewise_engine(const piecewise_engine&) = delete;
   piecewise_engine(piecewise_engine&&) = delete;
@@ -79,7 +81,8 @@ class piecewise_engine {
     if (codec_ != nullptr) codec_->send_values();
     const auto room = parted_   ? parted_contribution::largest(call_, ranks_, rows(0))
                       : packed_ ? packed_contribution::largest(call_, piece_)
-                                : contribution::largest(piece(0), ranks_);
+                                : std::max(contribution::largest(piece(0), ranks_),
+                                           contribution::largest(piece(std::max<std::size_t>(pieces_, 1) - 1), ranks_));
     for (std::size_t k = 0; k < depth_; ++k) slots_[k].room = messages_.room(room);
     for (std::size_t k = 0; k < std::min(depth_, pieces_); ++k) expect(k);
   }
@@ -179,7 +182,10 @@ class piecewise_engine {
   [[nodiscard]] std::size_t others() const { return ranks_ - 1; }
   [[nodiscard]] slot_type& slot(std::size_t piece) { return slots_[piece % depth_]; }
   [[nodiscard]] parted_contribution::rows rows(std::size_t k) const { return {k * piece_, piece_}; }
-  [[nodiscard]] call piece(std::size_t k) const { return call_.piece(k * piece_, std::min(piece_, call_.size() - k * piece_)); }
+  [[nodiscard]] call piece(std::size_t k) const {
+    const auto first = k * piece_;
+    return call_.piece(first, k + 1 >= pieces_ ? call_.size() - first : piece_);
+  }
   // What makes its values, if they are made.
   [[nodiscard]] encoded_piece encoded(std::size_t k) const {
     return codec_ == nullptr ? encoded_piece() : encoded_piece{codec_, k * piece_ / call_.uniform_block()};
