@@ -101,7 +101,8 @@ void check_several(int ranks, std::uint64_t seed, const Run& run) {
     for (std::size_t i = 0; i < cells.size(); ++i) {
       if (const auto d = testing::difference(out[i], share_of(wanted[i], kinds[i], r, n, cells[i].width)); !d.empty())
         w += std::to_string(i) + ": " + d + "; ";
-      if (!std::ranges::all_of(dense[i], [&](int v) { return v == ranks * (ranks + 1) / 2; })) w += std::to_string(i) + ": dense; ";
+      const auto is_sum = [&](int v) { return v == ranks * (ranks + 1) / 2; };
+      if (dense[i].size() != 3000 * i || !std::ranges::all_of(dense[i], is_sum)) w += std::to_string(i) + ": dense; ";
     }
   });
   CAPTURE(ranks);

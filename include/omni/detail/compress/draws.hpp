@@ -10,6 +10,7 @@
 #include <span>
 #include <type_traits>
 
+#include "../call/vectors.hpp"
 #include "../wire/signature.hpp"
 
 // Random numbers that follow from a key and an index: nothing is kept, any of them can be drawn anew by whoever has the key, and
@@ -50,12 +51,7 @@ template <class Bits, class F>
   const auto rest = n % stride;
   for (std::size_t i = 0; i != n - rest; i += stride) {
     const auto first = static_cast<std::uint32_t>(i) * draw_step, own = first + key, other = first + ~key;
-#if defined(__clang__)
-#pragma clang loop vectorize(assume_safety)
-#elif defined(__GNUC__)
-#pragma GCC ivdep
-#endif
-    for (std::size_t j = 0; j < stride; ++j) one(i + j, own + steps[j], other + steps[j]);
+    for_each_index<stride>(stride, [&](std::size_t j) { one(i + j, own + steps[j], other + steps[j]); });
   }
   for (auto j = n - rest; j < n; ++j) {
     const auto first = static_cast<std::uint32_t>(j) * draw_step;

@@ -33,12 +33,10 @@ class contribution {
   using contributions = std::span<const std::span<const std::byte>>;
 
  public:
-  static constexpr std::size_t least_sparse_bytes = std::size_t{4} << 10U;
   /// Whether null blocks are left out. All ranks of a call say the same.
   [[nodiscard]] static bool is_sparse(const call& c) {
-    constexpr std::size_t least_block_bytes = 256;
-    return c.skips() && c.equal_blocks() && c.bytes() >= least_sparse_bytes &&
-           c.uniform_block() * c.element_bytes() >= least_block_bytes;
+    constexpr std::size_t least_bytes = std::size_t{4} << 10U, least_block_bytes = 256;
+    return c.skips() && c.equal_blocks() && c.bytes() >= least_bytes && c.uniform_block() * c.element_bytes() >= least_block_bytes;
   }
   /// Bytes that a rank's contribution takes at most, with what it folds of a part that is not the only one.
   [[nodiscard]] static std::size_t largest(const call& c, std::size_t parts) {
