@@ -74,6 +74,14 @@ TEST_CASE("packed: ranks that want different things choose the same algorithm") 
                       omni::fixed_blocks{.elements = block, .pack = rank == 0 ? omni::packing::always : omni::packing::automatic});
     }
 }
+TEST_CASE("packed: whatever each rank wants and looks with, blocks are as wide for all") {
+  const int rank = testing::rank();
+  const auto x = scattered(100, rank);
+  for (const auto pack : {omni::packing::always, omni::packing::never})
+    ranks_that_pack(x, omni::fixed_blocks{.pack = rank == 0 ? pack : omni::packing::automatic}, omni::colocated{});
+  if (rank == 0) ranks_that_pack(x, omni::scalar_detector{}, omni::colocated{});
+  else ranks_that_pack(x, omni::colocated{});
+}
 TEST_CASE("packed: in two levels, scattered on each rank and dense on each host") {
   const int rank = testing::rank();
   const omni::hierarchical<> pairs{.group = 2};

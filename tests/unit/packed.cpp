@@ -64,6 +64,27 @@ bytes pack(std::span<const std::byte> block, std::size_t n, const null_element& 
   return to;
 }
 
+bool is_plain(std::span<const std::byte> packed) { return packed.size() > 3 && (packed[3] & std::byte{0xc0}) == std::byte{0}; }
+/// What read_packed() makes of it: a block that has those elements; or nothing.
+bytes read(std::span<const std::byte> packed, std::size_t n, const bytes& null, std::size_t& length) {
+  std::vector<std::uint64_t> bits((n + 63) / 64, ~std::uint64_t{0});
+  const auto got = omni::detail::read_packed(packed, n, null.size(), bits);
+  length = got.bytes;
+  if (length == 0) return {};
+  bytes block;
+  std::size_t k = 0;
+  for (std::size_t i = 0; i < 64 * bits.size(); ++i) {
+    const bool is_set = (bits[i / 64] >> i % 64 & 1U) != 0;
+    if (i >= n) CHECK(!is_set);
+    else
+      block.insert(block.end(), is_set ? got.elements + k * null.size() : null.data(),
+                   is_set ? got.elements + (k + 1) * null.size() : null.data() + null.size());
+    k += is_set ? 1 : 0;
+  }
+  CHECK(k == got.found);
+  return block;
+}
+
 /// Elements of floats of which one in `every` is 1 + its index, the first of them by the rank.
 std::vector<float> scattered(std::size_t n, std::size_t every, int rank) {
   std::vector<float> x(n, 0.0F);
@@ -209,6 +230,11 @@ TEST_CASE("packed: what is unpacked is the block, and nothing beside it is writt
           to.assign(empty.begin(), empty.end());
           CHECK(omni::detail::unpack_block(packed, n, null, to.data(), true) == length);
           CHECK(to == block);
+          std::size_t read_bytes = 0;
+          const auto read_block = read(packed, n, element, read_bytes);
+          CHECK(read_bytes == (is_plain(packed) ? 0 : length));
+          if (!is_plain(packed)) CHECK(read_block == block);
+          CHECK(omni::detail::count_packed(packed, n) == (is_plain(packed) ? n : found));
         }
 }
 
@@ -223,13 +249,21 @@ TEST_CASE("packed: what is cut short or lies is refused, and nothing beside the 
       for (std::size_t shorter = 0; shorter < packed.size(); ++shorter) {
         bytes to(n * 4);
         CHECK(omni::detail::unpack_block(std::span(packed).first(shorter), n, null, to.data()) == 0);
+        std::size_t length = 1;
+        read(std::span(packed).first(shorter), n, null_of(4, true), length);
+        CHECK(length == 0);
       }
       for (int i = 0; i < testing::draws(2000); ++i) {
         auto lie = packed;
         for (std::size_t k = 0; k <= g() % 2; ++k)
           lie[g() % std::min<std::size_t>(lie.size(), g() % 2 == 0 ? 4 : 60)] = static_cast<std::byte>(g());
         bytes to(n * 4 + 4096, std::byte{0x33});
-        if (omni::detail::unpack_block(lie, n, null, to.data()) == 0) ++refused;
+        const auto length = omni::detail::unpack_block(lie, n, null, to.data());
+        if (length == 0) ++refused;
+        std::size_t read_bytes = 0;
+        const auto block = read(lie, n, null_of(4, true), read_bytes);
+        CHECK(read_bytes == (is_plain(lie) ? 0 : length));
+        if (read_bytes != 0) CHECK(std::equal(block.begin(), block.end(), to.begin()));
         CHECK(std::all_of(to.begin() + static_cast<std::ptrdiff_t>(n * 4), to.end(),
                           [](std::byte b) { return b == std::byte{0x33}; }));
       }
@@ -243,7 +277,11 @@ TEST_CASE("packed: what is cut short or lies is refused, and nothing beside the 
   };
   std::array<float, 10> to{};
   const auto unpack = [&](const bytes& b) {
-    return omni::detail::unpack_block(b, 10, null, reinterpret_cast<std::byte*>(to.data()));
+    const auto length = omni::detail::unpack_block(b, 10, null, reinterpret_cast<std::byte*>(to.data()));
+    std::size_t read_bytes = 0;
+    read(b, 10, null_of(4, true), read_bytes);
+    CHECK(read_bytes == (is_plain(b) ? 0 : length));
+    return length;
   };
   CHECK(unpack(packed_of({2, 0, 0, 0x80, 3, 9})) == 4 + 2 + 8);                    // a list of two
   CHECK(unpack(packed_of({2, 0, 0, 0x80, 3, 10})) == 0);                           // past the end

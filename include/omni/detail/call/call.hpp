@@ -6,10 +6,12 @@
 #include <cstddef>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
 
+#include "../wire/joined_elements.hpp"
 #include "../wire/packed_block.hpp"
 #include "call_blocks.hpp"
 
@@ -53,6 +55,7 @@ class call : public call_blocks {
   /// @param elements of the ranks' shares the largest: what follows for the choice of an algorithm has to be the same on all ranks,
   /// whatever each wants for itself.
   void pack_by(double elements) {
+    element_density = elements;
     if (codec_) return;  // which knows
     packed = skips() && blocks_ != 0 ? share_if_packed(elements) : 1;
     packs = skips() && pack_ != packing::never && (pack_ == packing::always || packed < 1);
@@ -72,6 +75,21 @@ class call : public call_blocks {
   /// Whether it packs where packets lie in memory that ranks share, if not everywhere: copying a block there takes no longer than
   /// packing it (docs/tuning.md).
   [[nodiscard]] bool packs_over(bool shared_memory) const { return packs && (!shared_memory || pack_ == packing::always); }
+  /// Up to this share of elements blocks may travel in wide ones.
+  static constexpr double few_elements = 1.0 / 32;
+  /// The same call in blocks of up to 4096 elements, where so few of them are not null that what each block costs on the way,
+  /// beside its elements, is most of it. Nothing where it is not, where a wide block would have none or one, or where fewer than 16
+  /// blocks would be left for each of the `owners` of the tensor. By nothing but what is the same on all ranks.
+  [[nodiscard]] std::optional<call> in_wide_blocks(std::size_t owners) const {
+    constexpr std::size_t most_elements = joined_elements::most, most_bytes = std::size_t{16} << 10U;
+    if (!(agreed || is_stage) || shares || element_density > few_elements || owners == 0) return std::nullopt;
+    if (!is_plain() || !equal_blocks() || uniform_ == 0 || uniform_ % 64 != 0) return std::nullopt;
+    const auto blocks = std::min(std::min(most_elements, most_bytes / element_bytes()) / uniform_, blocks_ / (16 * owners));
+    if (blocks < 2 || density * element_density * static_cast<double>(blocks * uniform_) < 1) return std::nullopt;
+    auto wide = *this;
+    wide.join_blocks(blocks);
+    return wide;
+  }
   /// Says whether blocks are to be packed before they come here, where they can be (tensor_elsewhere).
   void pack_there(packing how) const {
     if (elsewhere_) elsewhere_->pack(how);
@@ -170,6 +188,7 @@ class call : public call_blocks {
     made.native = native;
     made.packs = packs;
     made.packed = packed;
+    made.element_density = element_density;
     return made;
   }
 

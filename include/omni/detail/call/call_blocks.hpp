@@ -205,6 +205,13 @@ class call_blocks : public call_elements {
     is_plain_ = uniform_ != 0 && !group_ && !elsewhere_ && !(view_ && view_->cut) && !(codec_ && codec_->scatters());
   }
 
+  // Of a plain call, n blocks become one.
+  void join_blocks(std::size_t n) {
+    uniform_ *= n;
+    blocks_ = (size_ + uniform_ - 1) / uniform_;
+    largest_ = std::min(uniform_, size_);
+  }
+
   std::shared_ptr<const tensor_group> group_{};
   std::shared_ptr<const tensor_view> view_{};
   std::shared_ptr<tensor_elsewhere> elsewhere_{};

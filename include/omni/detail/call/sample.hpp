@@ -60,9 +60,13 @@ inline sample sample_of(const call& c, block_range among, bool counts, std::size
   return {share(found, looked_at), !counts ? 1 : elements == 0 ? 0 : share(elements_found, elements)};
 }
 
-/// Of all that this rank gives.
+/// Of all that this rank gives. Where another detector than the library's says which blocks are null, more than few elements are
+/// not: it is asked of the caller's blocks, and not of wide ones.
 inline sample sample_of(const call& c, std::size_t most = 128) {
-  return c.skips() ? sample_of(c, {0, c.given_blocks()}, c.asks_to_pack(), most) : sample{};
+  if (!c.skips()) return {};
+  auto s = sample_of(c, {0, c.given_blocks()}, c.asks_to_pack(), most);
+  if (!c.is_seen_exactly()) s.elements = std::max(s.elements, 2 * call::few_elements);
+  return s;
 }
 
 /// The same; of a call that cannot be looked at, that it is dense: what fails here fails again in the engine, which tells the

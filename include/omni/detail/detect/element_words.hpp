@@ -54,6 +54,16 @@ void for_each_bit(std::span<const std::uint64_t> bits, const F& f) {
   for (std::size_t w = 0; w < bits.size(); ++w)
     for (auto word = bits[w]; word != 0; word &= word - 1) f(64 * w + static_cast<std::size_t>(std::countr_zero(word)));
 }
+/// How many parts, of so many words, have a bit.
+inline std::size_t count_parts(std::span<const std::uint64_t> bits, std::size_t words) {
+  std::size_t n = 0;
+  for (std::size_t w = 0; w < bits.size();) {
+    std::uint64_t some = 0;
+    for (const auto end = std::min(w + words, bits.size()); w < end; ++w) some |= bits[w];
+    n += std::size_t{some != 0};
+  }
+  return n;
+}
 /// Sets the bits of the elements that are not null. How many there are.
 inline std::size_t find_elements_portable(const std::byte* block, std::size_t n, const null_element& null,
                                           std::span<std::uint64_t> bits) {

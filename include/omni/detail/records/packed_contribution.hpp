@@ -17,6 +17,7 @@
 #include "../detect/elements.hpp"
 #include "../memory/copy.hpp"
 #include "../memory/lent.hpp"
+#include "../wire/joined_elements.hpp"
 
 namespace omni::detail {
 
@@ -160,7 +161,8 @@ class packed_contribution {
   struct scratch {
     std::vector<std::byte> memory;
     std::vector<reader> readers;
-    std::vector<const void*> sources;
+    std::vector<joined_elements::source> sources;
+    joined_elements joined;
   };
 
   static const std::byte* bytes_of(const std::array<std::uint64_t, words>& bits) {
@@ -177,31 +179,15 @@ class packed_contribution {
   // The elements of a row that some rank has, side by side for each rank, and what they come to. `any`: their words.
   static void fold_row(const call& c, scratch& s, std::uint64_t any, block_range here) {
     const auto k = static_cast<std::size_t>(std::popcount(any));
-    std::array<std::uint64_t, words> all{}, bits;  // NOLINT(cppcoreguidelines-pro-type-member-init): written before they are read
-    for (const auto& r : s.readers)
-      for (std::size_t w = 0; r.found != 0 && w < k; ++w) all[w] |= r.bits[w];
-    const auto of = std::span<const std::uint64_t>(all).first(k);
-    const auto found = count_bits(of), bytes = found * c.element_bytes();
-    if (found == 0) return;
-    s.memory.resize(std::max(s.memory.size(), (s.readers.size() + 1) * bytes));
     s.sources.clear();
-    auto* to = s.memory.data();
-    for (const auto& r : s.readers) {
-      if (r.found == 0) continue;
-      s.sources.push_back(to);
-      if (r.found == found) {
-        copy_bytes(to, r.elements.data(), bytes);
-      } else {
-        fill(to, bytes, c.null());  // read at once: not as what is written into an output
-        pick_bits(std::span(r.bits).first(k), of, bits);
-        scatter_elements(r.elements.data(), c.element_bytes(), std::span(bits).first(words_of(found)), to);
-      }
-      to += bytes;
-    }
-    c.fold(s.sources, s.sources.size() < s.readers.size(), to, found);
+    for (const auto& r : s.readers) s.sources.push_back({std::span(r.bits).first(k), r.elements.data(), r.found});
+    auto& joined = s.joined;
+    joined.join(s.sources, c.null());
+    if (joined.found() == 0) return;
+    c.fold(joined.sources(), joined.sources().size() < s.readers.size(), joined.folded(), joined.found());
     std::array<std::uint64_t, words> where{};
-    scatter_elements(bytes_of(all), sizeof(any), {&any, 1}, reinterpret_cast<std::byte*>(where.data()));
-    scatter_elements(to, c.element_bytes(), std::span(where).first(words_of(here.size)),
+    scatter_elements(std::as_bytes(joined.bits()).data(), sizeof(any), {&any, 1}, reinterpret_cast<std::byte*>(where.data()));
+    scatter_elements(joined.folded(), c.element_bytes(), std::span(where).first(words_of(here.size)),
                      c.out.data() + here.first * c.element_bytes());
   }
 };

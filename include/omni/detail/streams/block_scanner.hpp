@@ -24,16 +24,22 @@ class block_scanner {
 
   /// Blocks only go through memory.
   void take_whole_runs() { whole_ = whole_runs(call_->is_seen_exactly(), 40); }
-  /// Blocks are packed: it looks at each element, where it can, so that they are read once.
-  void look_at_elements() {
+  /// Blocks are packed: it looks at each element, where it can in vectors or `must`, so that they are read once. It counts the
+  /// parts of blocks, of so many elements, that are not null.
+  void look_at_elements(std::size_t part, bool must) {
+    part_ = part;
+    by_vectors_ = finds_by_vectors(call_->null());
     looks_at_elements_ =
-        call_->is_seen_exactly() && finds_by_vectors(call_->null()) && call_->equal_blocks() && call_->uniform_block() % 64 == 0;
+        call_->is_seen_exactly() && (must || by_vectors_) && call_->equal_blocks() && call_->uniform_block() % 64 == 0;
   }
+  [[nodiscard]] bool looks_at_elements() const { return looks_at_elements_; }
+  /// Words of bits for the elements of a block.
+  [[nodiscard]] std::size_t words_of_block() const { return words_of(equal_block()); }
   /// Of a block that was found, a bit for each element that is not null, until the next run is scanned; nothing, if it has not
   /// looked at them.
   [[nodiscard]] std::span<const std::uint64_t> elements(std::size_t block) const {
     if (!looks_at_elements_) return {};
-    return elements_.subspan((block - run_first_) * words_of(equal_block()), words_of(call_->range(block).size));
+    return elements_.subspan((block - run_first_) * words_of_block(), words_of(call_->range(block).size));
   }
 
   [[nodiscard]] std::size_t blocks() const { return blocks_; }
@@ -59,8 +65,8 @@ class block_scanner {
   /// Whether the next run's input is there.
   [[nodiscard]] bool available() const { return !call_->may_be_late() || call_->available(scanned_); }
   void await() const { call_->await(scanned_); }
-  /// Looks at the next run, and writes the identity into the output where there is nothing to send. How many blocks it found;
-  /// `ahead` is memory kept from call to call. Preconditions: nothing found is unpacked; not all blocks have been looked at.
+  /// Looks at the next run, and writes the identity into the output where there is nothing to send. How many blocks, or parts, it
+  /// found; `ahead` is memory kept from call to call. Preconditions: nothing found is unpacked; not all blocks have been looked at.
   std::size_t scan_run(std::vector<std::uint64_t>& ahead) {
     std::size_t n = 1;
     if (call_->elsewhere() == nullptr && call_->codec() == nullptr && !call_->gathers() && call_->loops().ahead_bytes != 0) {
@@ -79,7 +85,7 @@ class block_scanner {
     run_first_ = scanned_;
     scanned_ += n;
     if (call_->skips() && !call_->in_place()) clear(n);
-    return static_cast<std::size_t>(std::popcount(found_));
+    return looks_at_elements_ ? parts_found_ : static_cast<std::size_t>(std::popcount(found_));
   }
 
  private:
@@ -92,15 +98,30 @@ class block_scanner {
   [[nodiscard]] std::uint64_t with_elements(std::size_t n, std::size_t block, std::vector<std::uint64_t>& bits) {
     const auto words = words_of(n);
     bits.resize(std::max(bits.size(), words));
-    find_elements(call_->input(scanned_), n, call_->null(), std::span(bits).first(words));
     elements_ = std::span(bits).first(words);
+    find(call_->input(scanned_), n, std::span(bits).first(words));
     std::uint64_t found = 0;
+    parts_found_ = 0;
     for (std::size_t w = 0, b = 0; w < words; ++b) {
-      std::uint64_t some = 0;
-      for (const auto end = std::min(w + words_of(block), words); w < end; ++w) some |= elements_[w];
-      found |= std::uint64_t{some != 0} << b;
+      const auto end = std::min(w + words_of(block), words);
+      const auto parts = count_parts(elements_.subspan(w, end - w), words_of(part_));
+      parts_found_ += parts;
+      found |= std::uint64_t{parts != 0} << b;
+      w = end;
     }
     return found;
+  }
+  // One element after the other only in parts that are not null.
+  void find(const std::byte* run, std::size_t n, std::span<std::uint64_t> bits) const {
+    const auto element = call_->element_bytes();
+    const auto part = by_vectors_ ? n : part_;
+    for (std::size_t i = 0; i < n; i += part) {
+      const auto size = std::min(part, n - i);
+      const auto here = bits.subspan(i / 64, words_of(size));
+      if (by_vectors_ || call_->mark(run + i * element, size, size) != 0)
+        find_elements(run + i * element, size, call_->null(), here);
+      else std::fill(here.begin(), here.end(), 0);
+    }
   }
   // Of n elements from block i of the next run on.
   [[nodiscard]] std::uint64_t marked(std::size_t i, std::size_t n, std::size_t block) const {
@@ -137,6 +158,8 @@ class block_scanner {
   std::uint64_t found_ = 0;    // its blocks that are not packed yet
   whole_runs whole_{false, 100};
   bool looks_at_elements_ = false;
+  bool by_vectors_ = true;
+  std::size_t part_ = 0, parts_found_ = 0;
   std::span<const std::uint64_t> elements_;      // of the run last looked at
   std::size_t ahead_first_ = 0, ahead_end_ = 0;  // of what the detector has looked at in advance
 };

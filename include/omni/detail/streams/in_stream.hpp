@@ -110,6 +110,16 @@ class in_stream {
     if (bytes == 0) refuse("a packed block that is none");
     return bytes;
   }
+  /// How many elements a packed block at the front, of n, says it has that are not null; n, if they are not packed in it.
+  [[nodiscard]] std::size_t count_packed(std::size_t n) const {
+    return detail::count_packed(slots_[index(read_)].packet.rest(), n);
+  }
+  /// Reads them, and sets a bit for each. Precondition: they are packed.
+  [[nodiscard]] packed_elements read_packed(std::size_t n, std::size_t element, std::span<std::uint64_t> bits) const {
+    const auto read = detail::read_packed(slots_[index(read_)].packet.rest(), n, element, bits);
+    if (read.bytes == 0) refuse("a packed block that is none");
+    return read;
+  }
   /// How many blocks from the front on lie in consecutive rows, of at most `most`.
   [[nodiscard]] std::size_t run(std::size_t most) const { return slots_[index(read_)].packet.run(most); }
   /// Drops so many of them, of `bytes` in all.

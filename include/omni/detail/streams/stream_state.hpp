@@ -9,6 +9,7 @@
 #include "../memory/aligned_bytes.hpp"
 #include "../wire/packed_block.hpp"
 #include "own_contribution.hpp"
+#include "sparse_rows.hpp"
 #include "stream_exchange.hpp"
 #include "unpacked_row.hpp"
 
@@ -19,15 +20,15 @@ struct stream_state : stream_set {
   own_contribution own;
   std::vector<const void*> sources;
   std::vector<std::uint64_t> ahead;  // what the scanner keeps: bits of blocks, or of elements
-  std::vector<std::uint64_t> found;  // bit per block of this rank that is not null, where blocks are packed
   block_packer packer, result_packer;
   unpacked_row unpacked;
+  sparse_rows sparse;
   aligned_bytes folded;             // what goes to others only
   std::vector<std::size_t> filled;  // by peer: the end of what is in the output of its elements
 
   [[nodiscard]] std::size_t bytes() const {
     return buffers.bytes() + own.bytes() + ahead.capacity() * sizeof(std::uint64_t) + unpacked.bytes() + folded.size() +
-           found.capacity() * sizeof(std::uint64_t) + packer.kept_bytes() + result_packer.kept_bytes();
+           sparse.kept_bytes() + packer.kept_bytes() + result_packer.kept_bytes();
   }
 };
 

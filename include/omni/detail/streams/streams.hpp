@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -37,19 +38,22 @@ class stream_engine : lent_state<stream_state>, public stream_exchange {
   stream_engine(ownership who, std::string_view name, const stream_options& options, const call& call,
                 const any_transport& transport, any_mailbox& messages)
       : stream_exchange(roles_of(who, call, transport.size()), transport, messages, *s_),
-        call_(call),
+        wide_(who == ownership::shared ? call.in_wide_blocks(owners()) : std::nullopt),
+        caller_(call),
+        call_(wide_ ? *wide_ : call),
         self_(owner_of(rank_)),
         scan_(call_),
         element_(call.element_bytes()),
         result_(call.result_bytes()),
+        part_(call.equal_blocks() ? call.uniform_block() : 0),
         map_(map_of(call_, owners())),
         scanned_(map_),
         rows_(map_.rows()) {
     const auto header = call.skips() ? sizeof(packed_header) : 0;  // whether the block is packed or not
-    size_packets(options, transport.preferred_packet_bytes(), call.largest_block() * std::max(element_, result_) + header,
+    size_packets(options, transport.preferred_packet_bytes(), call_.largest_block() * std::max(element_, result_) + header,
                  call.shares);
     packs_ = call.packs_over(shares_);
-    if (packs_) scan_.look_at_elements();
+    if (packs_) scan_.look_at_elements(part_, wide_.has_value());
     else if (shares_) scan_.take_whole_runs();
     mine_ = sign(call, name, limits_.packet_bytes, limits_.window);
     if (served()) {  // a server has to know
@@ -84,6 +88,7 @@ class stream_engine : lent_state<stream_state>, public stream_exchange {
       moved = scan();
       report_.detect_seconds += watch_.lap();
       if (fold()) moved = true;
+      s_->sparse.settle();
       report_.fold_seconds += watch_.lap();
     }
     flush();
@@ -115,7 +120,7 @@ class stream_engine : lent_state<stream_state>, public stream_exchange {
   }
   void finish(report& r) const {
     r = report_;
-    r.blocks_total = call_.blocks_there();
+    r.blocks_total = caller_.blocks_there();
     if (!started_) return;
     if (call_.kind == collective_kind::broadcast && rank_ == call_.root) r.union_blocks = r.blocks_sent;
     r.extra_bytes = s_->bytes();
@@ -141,7 +146,7 @@ class stream_engine : lent_state<stream_state>, public stream_exchange {
       if (fills_) s_->filled.push_back(call_.given_by(peer).first);
     s_->own.open(rows_);
     s_->sources.clear();
-    s_->found.assign(packs_ && call_.elsewhere() == nullptr ? words_of(scan_.blocks()) : 0, 0);
+    s_->sparse.open(call_, scan_, packs_, wide_.has_value(), part_, s_->arriving.size() + 1);
     waits_to_pack_ = !shares_ && call_.packs_by_what_arrives();
     if (packs_ || waits_to_pack_) call_.pack_there(packs_ ? packing::always : packing::automatic);
   }
@@ -197,9 +202,9 @@ class stream_engine : lent_state<stream_state>, public stream_exchange {
     const auto [owner, row] = replicated_ ? stripes::place{0, block} : scanned_.at(block);
     auto n = map_.together(row, scan_.consecutive(size));
     const bool mine = !replicated_ && !served() && owner == self_;
+    if (!mine && packs_) n = 1;
+    s_->sparse.remember(scan_, block, n, mine || replicated_);
     if (!mine && packs_) {
-      n = 1;
-      if (!s_->found.empty()) s_->found[block / 64] |= std::uint64_t{1} << (block % 64);
       auto& packer = s_->packer;
       if (std::exchange(measured_, block + 1) != block + 1) {
         const auto made = call_.packed_input(block);
@@ -212,7 +217,7 @@ class stream_engine : lent_state<stream_state>, public stream_exchange {
       auto* const at = s_->contributions[replicated_ ? 0 : peer_index(owner)].add(messages_, row, packed);
       if (at == nullptr) return 0;
       packer.write(at, limits_.how);
-      note_packed(bytes, packed, replicated_ ? s_->peers.size() : 1);
+      note_packed(bytes, s_->sparse.parts_of(block), packed, replicated_ ? s_->peers.size() : 1);
       report_.elements_sent += packer.elements();
       call_.sent(block, 1);
     } else if (!mine) {
@@ -225,9 +230,10 @@ class stream_engine : lent_state<stream_state>, public stream_exchange {
     if (mine || replicated_) s_->own.add(row, n);
     return n;
   }
-  // Of a block that goes to so many ranks.
-  void note_packed(std::size_t bytes, std::size_t packed, std::size_t copies) {
-    saved_ += static_cast<std::ptrdiff_t>(copies * (bytes - packed));
+  // Of a block that goes to so many ranks; so many of the caller's in it are not null.
+  void note_packed(std::size_t bytes, std::size_t parts, std::size_t packed, std::size_t copies) {
+    if (wide_) bytes = std::min(bytes, parts * part_ * element_);
+    saved_ += static_cast<std::ptrdiff_t>(copies) * (static_cast<std::ptrdiff_t>(bytes) - static_cast<std::ptrdiff_t>(packed));
   }
   // Folds every row that all streams cover.
   bool fold() {
@@ -348,6 +354,7 @@ class stream_engine : lent_state<stream_state>, public stream_exchange {
     const auto size = call_.range(block).size, bytes = size * element_;
     // How long the packed result will be is not known before it is there.
     if (returns_results() && !has_room(s.results, messages_, row, bytes, packs_)) return 0;
+    if (fold_few(row, block)) return 1;
     s.unpacked.open(s.arriving.size() + 1, size, element_);
     s.sources.clear();
     const auto add = [&](std::size_t i) {
@@ -365,14 +372,39 @@ class stream_engine : lent_state<stream_state>, public stream_exchange {
     if (returns_results()) {
       const auto sent =
           add_block(s.results, messages_, row, {out, bytes}, size, call_.null(), packs_ ? &s.result_packer : nullptr, limits_.how);
-      note_packed(bytes, sent, s.receivers.size());
+      note_packed(bytes, s.sparse.parts_in_output(block), sent, s.receivers.size());
     }
-    call_.came(block, 1);
-    ++report_.union_blocks;
     s.unpacked.pop(s.arriving, row, messages_);
-    s.own.pop(row, 1);
-    folded_ = row + 1;
+    pass_packed_row(row, block, s.sparse.parts_in_output(block));
     return 1;
+  }
+  // The same of a row of which few elements are not null. False if they are not few.
+  bool fold_few(std::uint64_t row, std::size_t block) {
+    auto& s = *s_;
+    const bool mine = s.own.at(row);
+    if (!call_.gets(block) || !s.sparse.begin(s.arriving, row, block, mine)) return false;
+    const auto add = [&](std::size_t i) {
+      if (s.arriving[i].next_row() == row) s.sparse.add(i, s.arriving[i]);
+    };
+    in_rank_order(add, [&] {
+      if (mine) s.sparse.add_own(block);
+    });
+    s.sparse.fold(block, mine, static_cast<std::size_t>(ranks_));
+    if (returns_results()) {
+      const auto packed = s.sparse.pack(s.result_packer);
+      s.result_packer.write(s.results.add(messages_, row, packed), limits_.how);
+      note_packed(call_.range(block).size * element_, s.sparse.parts_joined(), packed, s.receivers.size());
+    }
+    s.sparse.pop(s.arriving, row, messages_);
+    pass_packed_row(row, block, s.sparse.parts_joined());
+    return true;
+  }
+  void pass_packed_row(std::uint64_t row, std::size_t block, std::size_t parts) {
+    if (s_->own.at(row)) s_->sparse.pass_own(block);
+    call_.came(block, 1);
+    report_.union_blocks += parts;
+    s_->own.pop(row, 1);
+    folded_ = row + 1;
   }
 
   // Sends what should not wait for a full packet.
@@ -417,10 +449,14 @@ class stream_engine : lent_state<stream_state>, public stream_exchange {
         expect_block(first, stream.peer());
         // Null on this rank, it is so in the output since it was scanned.
         if (filled != nullptr) fill_gap(*filled, call_.range(first));
-        const bool is_null = filled == nullptr && !s_->found.empty() && (s_->found[first / 64] >> (first % 64) & 1U) == 0;
-        stream.pop(stream.unpack(call_.range(first).size, call_.null(), call_.output(first), is_null));
+        auto parts = filled == nullptr ? s_->sparse.deliver(stream, first) : std::nullopt;
+        if (!parts) {
+          const bool is_null = filled == nullptr && s_->sparse.is_null(first);
+          stream.pop(stream.unpack(call_.range(first).size, call_.null(), call_.output(first), is_null));
+          parts = s_->sparse.parts_in_output(first);
+        }
         call_.came(first, 1);
-        ++report_.union_blocks;
+        report_.union_blocks += *parts;
         continue;
       }
       constexpr std::size_t most = 64;  // of what one owner has all of
@@ -436,6 +472,7 @@ class stream_engine : lent_state<stream_state>, public stream_exchange {
       report_.union_blocks += n;
       stream.pop(bytes, n);
     }
+    s_->sparse.settle();
   }
 
   void expect_packed(const in_stream& stream) const {
@@ -446,10 +483,12 @@ class stream_engine : lent_state<stream_state>, public stream_exchange {
     if (call_.gathers() && replicated_ && !call_.comes_from(block, peer)) throw protocol(peer, "a block of another rank's part");
   }
 
-  const call& call_;  // of the collective, which outlives its engine
-  std::size_t self_;  // among the owners
+  const std::optional<call> wide_;  // the call in wide blocks, where it is one
+  const call &caller_, &call_;      // of the collective, which outlives its engine; what is run
+  std::size_t self_;                // among the owners
   block_scanner scan_;
   std::size_t element_, result_;  // bytes
+  std::size_t part_;              // elements of a block of the caller's, where they are alike
   stripes map_;
   stripe_cursor scanned_;
   std::uint64_t rows_;

@@ -63,12 +63,16 @@ class block_packer {
   std::size_t take(const std::byte* block, std::size_t n, std::size_t element, std::span<const std::uint64_t> bits) {
     block_ = block;
     made_ = {};
-    seen_ = bits;
-    n_ = n;
-    element_ = element;
-    found_ = count_bits(bits);
-    shape_ = packed_shape(n, element, found_);
-    return shape_.bytes;
+    gathered_ = nullptr;
+    return see(n, element, count_bits(bits), bits);
+  }
+  /// Or takes the elements of a block of n that are not null, one after the other, and their bits; both stay until it is written.
+  /// Precondition: they are a quarter of it at most.
+  std::size_t take_gathered(const std::byte* elements, std::size_t n, std::size_t element, std::size_t found,
+                            std::span<const std::uint64_t> bits) {
+    gathered_ = elements;
+    made_ = {};
+    return see(n, element, found, bits);
   }
   /// Or takes one that is packed: what `from` begins with, which stays until it is written.
   void take(std::span<const std::byte> from, std::size_t n, std::size_t element) {
@@ -99,6 +103,14 @@ class block_packer {
   }
 
  private:
+  std::size_t see(std::size_t n, std::size_t element, std::size_t found, std::span<const std::uint64_t> bits) {
+    seen_ = bits;
+    n_ = n;
+    element_ = element;
+    found_ = found;
+    shape_ = packed_shape(n, element, found_);
+    return shape_.bytes;
+  }
   void write(std::byte* to) const {
     const auto count = shape_.form == block_form::plain ? 0 : static_cast<std::uint32_t>(found_);  // of plain ones it is known
     const packed_header h = count | static_cast<std::uint32_t>(shape_.form) << 30U;
@@ -125,10 +137,11 @@ class block_packer {
         break;
       }
     }
-    gather_elements(block_, element_, seen_, to);
+    if (gathered_ != nullptr) copy_bytes(to, gathered_, found_ * element_);
+    else gather_elements(block_, element_, seen_, to);
   }
 
-  const std::byte* block_ = nullptr;
+  const std::byte *block_ = nullptr, *gathered_ = nullptr;
   std::span<const std::byte> made_{};
   std::span<const std::uint64_t> seen_{};
   std::size_t n_ = 0, element_ = 1, found_ = 0;
@@ -136,6 +149,54 @@ class block_packer {
   std::vector<std::uint64_t> bits_;
   std::vector<std::byte> scratch_;
 };
+
+/// Of a packed block: how many elements it says it has that are not null; n, if it is plain. It need be none.
+inline std::size_t count_packed(std::span<const std::byte> from, std::size_t n) {
+  packed_header h = 0;
+  std::memcpy(&h, from.data(), std::min(sizeof(h), from.size()));
+  return block_form{h >> 30U} == block_form::plain ? n : h & (most_packed - 1);
+}
+/// Those elements.
+struct packed_elements {
+  const std::byte* elements = nullptr;
+  std::size_t found = 0, bytes = 0;  ///< bytes of the block, 0 if it is none
+};
+/// Reads a block of n elements that is not plain, and sets the bits of those that are not null. Nothing that it says is believed
+/// before it is checked.
+inline packed_elements read_packed(std::span<const std::byte> from, std::size_t n, std::size_t element,
+                                   std::span<std::uint64_t> bits) {
+  packed_header h = 0;
+  if (from.size() < sizeof(h)) return {};
+  std::memcpy(&h, from.data(), sizeof(h));
+  const std::size_t found = h & (most_packed - 1);
+  const auto form = block_form{h >> 30U};
+  const bool is_list = form == block_form::list;
+  if (found > n || (!is_list && form != block_form::bitmap) || (is_list && n > most_indexed)) return {};
+  const auto before = sizeof(h) + (is_list ? found * bytes_of_index(n) : bits.size_bytes());
+  const packed_elements read{from.data() + before, found, before + found * element};
+  if (from.size() < read.bytes) return {};
+  const auto* const at = from.data() + sizeof(h);
+  if (!is_list) {
+    std::memcpy(bits.data(), at, bits.size_bytes());
+    const bool past = n % 64 != 0 && (bits.back() & ~ones(n % 64)) != 0;
+    return past || count_bits(bits) != found ? packed_elements{} : read;
+  }
+  std::fill(bits.begin(), bits.end(), 0);
+  std::size_t least = 0;
+  const bool wide = bytes_of_index(n) == 2;
+  for (std::size_t i = 0; i < found; ++i) {
+    auto index = static_cast<std::size_t>(at[i]);
+    if (wide) {
+      std::uint16_t of_two = 0;
+      std::memcpy(&of_two, at + 2 * i, sizeof(of_two));
+      index = of_two;
+    }
+    if (index < least || index >= n) return {};
+    least = index + 1;
+    bits[index / 64] |= std::uint64_t{1} << (index % 64);
+  }
+  return read;
+}
 
 /// Writes the n elements of the block that `from` begins with; `is_null`: those there are null already. How many bytes it has; 0 if
 /// it is none. Nothing that it says is believed before it is checked.

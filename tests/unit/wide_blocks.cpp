@@ -1,0 +1,180 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <complex>
+#include <cstddef>
+#include <cstdint>
+#include <omni/omni.hpp>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "../support/agreeing.hpp"
+#include "../support/effort.hpp"
+#include "../support/ranks.hpp"
+
+// Ranks that agree, and have few elements: blocks travel in wide ones, and only those elements are folded and written.
+
+namespace {
+
+using testing::agreeing;
+
+/// Where a tensor is not null.
+struct layout {
+  std::size_t n = 0, every = 0;  // about one element in so many
+  std::size_t dense = 0;         // all of so many on rank 0, where a sample is not likely to look
+  bool cancels = false;          // rank 1 takes away most of what rank 0 has
+};
+template <class T>
+T value(patterns::generator& g) {
+  const auto v = static_cast<float>(1 + g() % 100);
+  if constexpr (std::is_same_v<T, std::complex<double>>) return {v, -v / 3};
+  else return static_cast<T>(v);
+}
+template <class T>
+std::vector<std::vector<T>> tensors(const layout& l, int ranks, const T& null) {
+  std::vector<std::vector<T>> all;
+  for (int r = 0; r < ranks; ++r) {
+    auto g = patterns::make_generator(4711, r);
+    auto& x = all.emplace_back(l.n, null);
+    for (std::size_t i = g() % l.every; i < l.n; i += 1 + g() % (2 * l.every)) x[i] = value<T>(g);
+    if (r == 0)
+      for (std::size_t i = l.n / 3; i < std::min(l.n, l.n / 3 + l.dense); ++i) x[i] = value<T>(g);
+    if constexpr (std::is_floating_point_v<T>) {
+      for (std::size_t i = 0; l.cancels && r == 1 && i < l.n; ++i)
+        if (i % 4 != 0 && !oracle::same(all[0][i], null)) x[i] = -all[0][i];
+      // Not null, and null once it has been added to null.
+      for (std::size_t i = 99; r == 1 && i < l.n; i += 4096) x[i] = -T(0);
+    }
+  }
+  return all;
+}
+
+template <class T, class Op>
+void check(const layout& l, int ranks, const omni::fixed_blocks& blocks = {}) {
+  const auto inputs = tensors<T>(l, ranks, oracle::null_of<Op, T>());
+  const auto wanted = oracle::fold_in_rank_order(inputs, oracle::twin<Op>{});
+  for (const bool in_place : {true, false}) {
+    CAPTURE(l.n);
+    CAPTURE(l.every);
+    CAPTURE(l.dense);
+    CAPTURE(ranks);
+    CAPTURE(in_place);
+    std::vector<std::string> wrong(inputs.size());
+    agreeing::run(ranks, [&](agreeing& comm) {
+      const auto r = static_cast<std::size_t>(comm.rank());
+      auto x = inputs[r];
+      std::vector<T> out(l.n, T(1));  // what is not written shows
+      if (in_place) omni::allreduce(comm, x, Op{}, blocks, omni::colocated{});
+      else omni::allreduce(comm, x, out, Op{}, blocks, omni::colocated{});
+      wrong[r] = testing::difference(in_place ? x : out, wanted);
+    });
+    for (const auto& w : wrong) CHECK(w == "");
+  }
+}
+
+}  // namespace
+
+TEST_CASE("wide blocks: the bits of a fold of all elements, for few and for many in places") {
+  for (const int ranks : {2, 3, 5})
+    for (const std::size_t n : {std::size_t{65536}, std::size_t{300001}})
+      for (const std::size_t every : {std::size_t{40}, std::size_t{1000}, std::size_t{3000}})
+        for (const std::size_t dense : {std::size_t{0}, std::size_t{700}, std::size_t{5000}}) {
+          if (testing::few && (ranks == 3) == (n == 65536)) continue;
+          check<float, omni::sum>({n, every, dense, dense != 700}, ranks);
+        }
+}
+TEST_CASE("wide blocks: all types and sizes of elements, and of blocks") {
+  const layout l{200003, 900, 300, false};
+  check<double, omni::sum>(l, 3);
+  check<omni::half, omni::sum>(l, 3);
+  check<omni::bfloat16, omni::max>(l, 4);
+  check<std::complex<double>, omni::sum>(l, 3);
+  check<std::int8_t, omni::sum>(l, 3);
+  check<std::int64_t, omni::min>(l, 3);
+  check<std::uint16_t, omni::band>(l, 2);
+  for (const std::size_t block : {std::size_t{64}, std::size_t{100}, std::size_t{192}, std::size_t{1024}, std::size_t{4096}})
+    check<float, omni::sum>(l, 3, {.elements = block});
+}
+TEST_CASE("wide blocks: reports count the caller's blocks, and fewer bytes are sent") {
+  constexpr std::size_t block = 256;
+  const layout l{400000, 1000, 0, false};
+  for (const int ranks : {2, 4}) {
+    const auto inputs = tensors<std::int32_t>(l, ranks, 0);
+    std::vector<omni::report> reports(inputs.size());
+    agreeing::run(ranks, [&](agreeing& comm) {
+      const auto r = static_cast<std::size_t>(comm.rank());
+      auto x = inputs[r];
+      reports[r] = omni::allreduce(comm, x, omni::colocated{});
+    });
+    const auto blocks = (l.n + block - 1) / block;
+    std::vector<char> some(blocks, 0);
+    std::size_t elements = 0;
+    for (std::size_t r = 0; r < inputs.size(); ++r) {
+      std::vector<char> mine(blocks, 0);
+      for (std::size_t i = 0; i < l.n; ++i)
+        if (inputs[r][i] != 0) mine[i / block] = some[i / block] = 1, ++elements;
+      CHECK(reports[r].blocks_total == blocks);
+      CHECK(reports[r].blocks_sent == static_cast<std::size_t>(std::count(mine.begin(), mine.end(), 1)));
+    }
+    std::size_t sent = 0;
+    for (const auto& r : reports) {
+      CHECK(r.union_blocks == static_cast<std::size_t>(std::count(some.begin(), some.end(), 1)));
+      sent += r.bytes_sent;
+      CHECK(r.bytes_saved > 10 * r.bytes_sent);
+    }
+    // An element has 4 bytes and 2 for where it is; it goes to its owner, and results from there to all others. Each rank's share
+    // of a wide block has 8. In blocks of the caller's it would be 5 and, for about every one, 8.
+    const auto trips = static_cast<std::size_t>(ranks - 1) * (elements / static_cast<std::size_t>(ranks) + elements);
+    const auto wide = 2 * static_cast<std::size_t>(ranks * (ranks - 1)) * (l.n / 4096 + 1) / static_cast<std::size_t>(ranks);
+    CHECK(sent < trips * 6 + wide * 8 + static_cast<std::size_t>(ranks * ranks) * 1500);
+  }
+}
+/// Elements below 10 are noise, and so is a block of nothing else.
+struct above_noise {
+  template <class T>
+  [[nodiscard]] std::uint64_t mark(std::span<const T> run, std::size_t block, const T& identity) const {
+    std::uint64_t marks = 0;
+    for (std::size_t i = 0; i < run.size(); ++i) marks |= std::uint64_t{run[i] >= identity + T(10)} << (i / block);
+    return marks;
+  }
+};
+TEST_CASE("wide blocks: a detector of a user's, on one rank, sees the caller's blocks") {
+  // Of each block rank 1 has one element of noise. In a wide one some of the blocks have more than that.
+  constexpr std::size_t n = 300000, block = 256;
+  std::vector<float> clean(n, 0.0F), noisy(n, 0.0F);
+  for (std::size_t i = 0; i < n; i += block) {
+    noisy[i] = 1;
+    if (i / block % 5 == 0) clean[i + 3] = noisy[i + 3] = 20;
+  }
+  // Where nobody has anything but noise, it stays.
+  auto wanted = noisy, elsewhere = clean;
+  for (std::size_t i = 0; i < n; ++i)
+    if (i / block % 5 == 0) wanted[i] = elsewhere[i] = noisy[i] + clean[i];
+  agreeing::run(2, [&](agreeing& comm) {
+    auto x = comm.rank() == 1 ? noisy : clean;
+    if (comm.rank() == 1) omni::allreduce(comm, x, above_noise{}, omni::colocated{});
+    else omni::allreduce(comm, x, omni::colocated{});
+    CHECK(testing::difference(x, comm.rank() == 1 ? wanted : elsewhere) == "");
+  });
+}
+TEST_CASE("wide blocks: the same memory serves calls of other shapes, and a call that fails") {
+  agreeing::run(3, [](agreeing& comm) {
+    const auto rank = static_cast<std::size_t>(comm.rank());
+    for (const auto& l : {layout{300000, 500, 0, false}, layout{100000, 40, 2000, true}, layout{300000, 3, 0, false},
+                          layout{500000, 5000, 0, true}}) {
+      const auto inputs = tensors<float>(l, 3, 0.0F);
+      const auto wanted = oracle::fold_in_rank_order(inputs, oracle::twin<omni::sum>{});
+      auto x = inputs[rank];
+      omni::allreduce(comm, x, omni::colocated{});
+      CHECK(testing::difference(x, wanted) == "");
+      auto y = inputs[rank];
+      CHECK_THROWS_AS(omni::allreduce(comm, y, omni::fixed_blocks{.elements = rank == 1 ? 512U : 256U}, omni::colocated{}),
+                      omni::mismatch);
+      CHECK(testing::difference(y, inputs[rank]) == "");
+    }
+  });
+}
