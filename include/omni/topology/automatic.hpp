@@ -112,10 +112,15 @@ struct automatic {
     const calibration assumed{1, 1.0 / here.ranks_of_a_host, scan};
     const detail::cost_model model(here.measured.known() ? here.measured : assumed, here.ranks);
     const double ranks = here.ranks_of_a_host, others = (ranks - 1) / ranks;
-    if (kind == detail::collective_kind::allreduce) return model.is_worth_levels((density + model.united(density)) * others, 2);
-    if (only_copies(kind)) return model.is_worth_levels(density * others, 6);
+    if (kind == detail::collective_kind::allreduce) {
+      // Two passes, and the blocks that lie in the host's memory as they are, where packets would have them packed.
+      const auto moved = [&](double d) { return d + 1 - std::pow(1 - d, ranks); };
+      const double passes = 2 + 2 * (moved(std::max(here.inside, density)) - moved(density));
+      return model.is_worth_levels((density + model.united(density)) * others, passes);
+    }
+    if (only_copies(kind)) return model.is_worth_levels(density * others, 2);
     // What a host's ranks have in common is sent once.
-    return model.is_worth_levels(density - (1 - std::pow(1 - density, ranks)) / ranks, 6);
+    return model.is_worth_levels(density - (1 - std::pow(1 - density, ranks)) / ranks, 3);
   }
   [[nodiscard]] detail::algorithm choose(std::size_t bytes, double density, const detail::selection_context& here) const {
     using detail::algorithm;

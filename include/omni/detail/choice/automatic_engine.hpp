@@ -43,6 +43,7 @@ inline ownership owners_of_streams(const selection_context& here, const call& c)
 inline selection_context context_of(const call& c, const any_transport& transport) {
   auto here = context_of(transport);
   here.shares = c.shares;
+  here.inside = c.density;
   here.native = c.native != nullptr;
   here.commutes = c.loops().commutes;
   here.hands_over = c.blocking && limit_of(c, transport).count() == 0;

@@ -15,10 +15,10 @@
 
 namespace omni::detail {
 
-/// Measures what the cost model asks for, on all ranks at once; takes some fifty milliseconds. Collective, blocks.
+/// Measures what the cost model asks for, on all ranks at once; takes some hundred milliseconds. Collective, blocks.
 ///
 /// Every rank exchanges with those `distance` above and below it: with ranks of other hosts, if that is the number of ranks on a
-/// host.
+/// host. The same number share its memory, and between them look through 64 MiB.
 class mpi_calibration {
  public:
   mpi_calibration(MPI_Comm comm, int distance) {
@@ -65,13 +65,15 @@ class mpi_calibration {
       });
       result_.mpi_rate = static_cast<double>(calibration::mpi_bytes) / took;
     }
-    // A tensor that caches do not hold.
-    const std::vector<float> zeros(std::size_t{2} << 20U);
+    // Tensors that the caches of a host do not hold, until all have seen theirs: ranks that share a core look one after the other.
+    constexpr std::size_t of_host = std::size_t{16} << 20U, least = std::size_t{2} << 20U;
+    const std::vector<float> zeros(std::max(of_host / static_cast<std::size_t>(distance_), least));
     bool any = false;
     const double scan = best([&] {
       constexpr std::size_t run = 8192, block = 256;
       for (std::size_t at = 0; at < zeros.size(); at += run)
         any = simd_detector{}.mark(std::span<const float>(zeros).subspan(at, run), block, 0.0F) != 0 || any;
+      check(MPI_Barrier(comm_), "MPI_Barrier");
     });
     result_.scan_rate = any ? 0 : static_cast<double>(zeros.size() * sizeof(float)) / scan;
   }
