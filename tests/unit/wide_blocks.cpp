@@ -161,6 +161,18 @@ TEST_CASE("wide blocks: a detector of a user's, on one rank, sees the caller's b
     CHECK(testing::difference(x, comm.rank() == 1 ? wanted : elsewhere) == "");
   });
 }
+TEST_CASE("wide blocks: ranks that do not agree have none") {
+  // Each samples for itself: two find few elements, and two find more.
+  std::vector<std::vector<float>> inputs;
+  for (const std::size_t every : {300U, 8U, 8U, 300U})
+    inputs.push_back(tensors<float>({300000, every, 0, false}, 4, 0.0F)[inputs.size()]);
+  const auto wanted = oracle::fold_in_rank_order(inputs, oracle::twin<omni::sum>{});
+  omni::transport::threads::run(4, [&](omni::transport::threads& comm) {
+    auto x = inputs[static_cast<std::size_t>(comm.rank())];
+    omni::allreduce(comm, x, omni::colocated{});
+    CHECK(testing::difference(x, wanted) == "");
+  });
+}
 TEST_CASE("wide blocks: the same memory serves calls of other shapes, and a call that fails") {
   agreeing::run(3, [](agreeing& comm) {
     const auto rank = static_cast<std::size_t>(comm.rank());

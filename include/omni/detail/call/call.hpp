@@ -188,7 +188,7 @@ class call : public call_blocks {
     made.native = native;
     made.packs = packs;
     made.packed = packed;
-    made.element_density = element_density;
+    made.element_density = agreed ? element_density : 1;  // which only then is the same on all ranks
     return made;
   }
 
