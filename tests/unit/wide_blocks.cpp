@@ -133,6 +133,20 @@ TEST_CASE("wide blocks: reports count the caller's blocks, and fewer bytes are s
     CHECK(sent < trips * 6 + wide * 8 + static_cast<std::size_t>(ranks * ranks) * 1500);
   }
 }
+TEST_CASE("wide blocks: all ranks count the same union, whatever has cancelled") {
+  const layout l{300000, 1000, 5000, true};
+  const auto inputs = tensors<float>(l, 5, 0.0F);
+  std::vector<std::size_t> counted(inputs.size());
+  agreeing::run(5, [&](agreeing& comm) {
+    const auto r = static_cast<std::size_t>(comm.rank());
+    auto x = inputs[r], out = x;
+    counted[r] =
+        (r % 2 == 0 ? omni::allreduce(comm, x, omni::colocated{}) : omni::allreduce(comm, inputs[r], out, omni::colocated{}))
+            .union_blocks;
+  });
+  for (const auto c : counted) CHECK(c == counted[0]);
+  CHECK(counted[0] > 600);
+}
 /// Elements below 10 are noise, and so is a block of nothing else.
 struct above_noise {
   template <class T>

@@ -60,12 +60,12 @@ inline sample sample_of(const call& c, block_range among, bool counts, std::size
   return {share(found, looked_at), !counts ? 1 : elements == 0 ? 0 : share(elements_found, elements)};
 }
 
-/// Of all that this rank gives. Where another detector than the library's says which blocks are null, more than few elements are
-/// not: it is asked of the caller's blocks, and not of wide ones.
+/// Of all that this rank gives. A detector of a user's is asked of the caller's blocks, and not of wide ones
+/// (call::in_wide_blocks): then this rank says that it has too many elements for them, and no rank's are wide.
 inline sample sample_of(const call& c, std::size_t most = 128) {
   if (!c.skips()) return {};
   auto s = sample_of(c, {0, c.given_blocks()}, c.asks_to_pack(), most);
-  if (!c.is_seen_exactly()) s.elements = std::max(s.elements, 2 * call::few_elements);
+  if (!c.is_seen_exactly() && !c.gathers()) s.elements = std::max(s.elements, 2 * call::few_elements);
   return s;
 }
 

@@ -18,10 +18,10 @@ namespace omni::detail {
 /// Measures what the cost model asks for, on all ranks at once; takes some hundred milliseconds. Collective, blocks.
 ///
 /// Every rank exchanges with those `distance` above and below it: with ranks of other hosts, if that is the number of ranks on a
-/// host. The same number share its memory, and between them look through 64 MiB.
+/// host. `sharing` ranks have one memory, and between them look through 64 MiB, or each through 8.
 class mpi_calibration {
  public:
-  mpi_calibration(MPI_Comm comm, int distance) {
+  mpi_calibration(MPI_Comm comm, int distance, int sharing) : sharing_(sharing) {
     // Its messages are nobody else's.
     check(MPI_Comm_dup(comm, &comm_), "MPI_Comm_dup");
     try {
@@ -67,7 +67,7 @@ class mpi_calibration {
     }
     // Tensors that the caches of a host do not hold, until all have seen theirs: ranks that share a core look one after the other.
     constexpr std::size_t of_host = std::size_t{16} << 20U, least = std::size_t{2} << 20U;
-    const std::vector<float> zeros(std::max(of_host / static_cast<std::size_t>(distance_), least));
+    const std::vector<float> zeros(std::max(of_host / static_cast<std::size_t>(sharing_), least));
     bool any = false;
     const double scan = best([&] {
       constexpr std::size_t run = 8192, block = 256;
@@ -95,7 +95,7 @@ class mpi_calibration {
   static constexpr double least_seconds = 4e-3;
   static constexpr int repeats = 5;
   MPI_Comm comm_ = MPI_COMM_NULL;
-  int rank_ = 0, size_ = 1, distance_ = 1;
+  int rank_ = 0, size_ = 1, distance_ = 1, sharing_;
   calibration result_;
 };
 

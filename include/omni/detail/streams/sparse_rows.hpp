@@ -36,21 +36,20 @@ class sparse_rows {
     elements_.resize(looks ? scan.blocks() * words_ : 0);
     room_.resize(looks ? ranks : 0);
     taken_.resize(looks ? ranks : 0);
-    own_end_ = own_read_ = 0;
     late_.drop();
+    if (!looks) return;
+    // No more is needed of the same shape, whatever the elements.
+    const auto most = c.largest_block() / few * c.element_bytes();
+    own_.resize(std::max(own_.size(), most));
+    parts_.reserve(ranks);
+    joined_.reserve(ranks, most);
+    late_.reserve(2 * c.largest_block() / few, c.element_bytes());
   }
-  /// n blocks have been found, in the run that was scanned last. `mine`: this rank folds them, in ascending order.
-  void remember(const block_scanner& scan, std::size_t block, std::size_t n, bool mine) {
+  /// n blocks have been found, in the run that was scanned last.
+  void remember(const block_scanner& scan, std::size_t block, std::size_t n) {
     for (auto b = block; !found_.empty() && b != block + n; ++b) {
       found_[b / 64] |= std::uint64_t{1} << (b % 64);
-      if (elements_.empty()) continue;
-      const auto bits = elements_of(b);
-      std::ranges::copy(scan.elements(b), bits.begin());
-      if (const auto found = count_bits(bits); mine && are_few(found, b)) {  // their lines are in cache now
-        own_.resize(std::max(own_.size(), own_end_ + found * call_->element_bytes()));
-        gather_elements(call_->input(b), call_->element_bytes(), bits, own_.data() + own_end_);
-        own_end_ += found * call_->element_bytes();
-      }
+      if (!elements_.empty()) std::ranges::copy(scan.elements(b), elements_of(b).begin());
     }
   }
   /// Whether a block is null on this rank, and so in the output; false, where that is not known.
@@ -61,8 +60,7 @@ class sparse_rows {
   [[nodiscard]] bool begin(std::span<const in_stream> streams, std::uint64_t row, std::size_t block, bool mine) {
     if (elements_.empty()) return false;
     n_ = call_->range(block).size;
-    own_found_ = mine ? count_bits(elements_of(block)) : 0;
-    auto found = own_found_;
+    auto found = mine ? count_bits(elements_of(block)) : 0;
     for (const auto& s : streams)
       if (s.next_row() == row) found += s.is_packed() ? s.count_packed(n_) : n_;
     parts_.clear();
@@ -75,7 +73,11 @@ class sparse_rows {
     parts_.push_back({bits, read.elements, read.found});
     taken_[i] = read.bytes;
   }
-  void add_own(std::size_t block) { parts_.push_back({elements_of(block), own_.data() + own_read_, own_found_}); }
+  void add_own(std::size_t block) {
+    const auto bits = elements_of(block);
+    gather_elements(call_->input(block), call_->element_bytes(), bits, own_.data());
+    parts_.push_back({bits, own_.data(), count_bits(bits)});
+  }
   /// Folds them, and writes them into the output, where the block is null but for what this rank has.
   void fold(std::size_t block, bool mine, std::size_t ranks) {
     joined_.join(parts_, call_->null());
@@ -97,7 +99,8 @@ class sparse_rows {
         streams[i].post(messages);
       }
   }
-  /// How many of the caller's blocks are not null in one that this rank has; in what was joined; in the output.
+  /// How many of the caller's blocks are not null in one that this rank has; in what was joined; in the output; in a result at the
+  /// front of a stream, nothing where it is plain.
   [[nodiscard]] std::size_t parts_of(std::size_t block) {
     return elements_.empty() ? 1 : count_parts(elements_of(block), part_words_);
   }
@@ -109,10 +112,13 @@ class sparse_rows {
     find_elements(call_->output(block), n, call_->null(), bits);
     return count_parts(bits, part_words_);
   }
-  /// A row of this rank's has been folded, in whatever way.
-  void pass_own(std::size_t block) {
-    if (elements_.empty()) return;
-    if (const auto found = count_bits(elements_of(block)); are_few(found, block)) own_read_ += found * call_->element_bytes();
+  [[nodiscard]] std::optional<std::size_t> parts_in(const in_stream& stream, std::size_t block) {
+    if (elements_.empty()) return 1;
+    const auto n = call_->range(block).size;
+    if (stream.count_packed(n) == n) return std::nullopt;
+    const auto bits = std::span(room_[0]).first(words_of(n));
+    static_cast<void>(stream.read_packed(n, call_->element_bytes(), bits));
+    return count_parts(bits, part_words_);
   }
 
   /// Takes a result from a stream into the output. How many of the caller's blocks it has; nothing, if its elements are not few.
@@ -140,8 +146,10 @@ class sparse_rows {
   }
 
  private:
+  static constexpr std::size_t few = 8;  // times as many elements has a block
+
   // So few that the block travels as a list or a bitmap.
-  [[nodiscard]] bool are_few(std::size_t found, std::size_t block) const { return found * 8 <= call_->range(block).size; }
+  [[nodiscard]] bool are_few(std::size_t found, std::size_t block) const { return found * few <= call_->range(block).size; }
   [[nodiscard]] std::span<std::uint64_t> elements_of(std::size_t block) {
     return std::span(elements_).subspan(block * words_, words_of(call_->range(block).size));
   }
@@ -155,13 +163,11 @@ class sparse_rows {
   std::vector<std::uint64_t> elements_;  // of these blocks bit per element, where they have been looked at
   std::size_t words_ = 0;                // of a block
   std::size_t part_words_ = 1;           // of a block of the caller's
-  std::vector<std::byte> own_;           // elements of the rows of this rank's share that have few
-  std::size_t own_end_ = 0, own_read_ = 0, own_found_ = 0;
-
-  std::size_t n_ = 0;  // elements of the row
+  std::size_t n_ = 0;                    // elements of the row
   std::vector<std::array<std::uint64_t, joined_elements::most / 64>> room_;
   std::vector<joined_elements::source> parts_;
   std::vector<std::size_t> taken_;  // bytes of the streams' blocks
+  std::vector<std::byte> own_;      // elements of this rank's, one after the other
   joined_elements joined_;
 
   late_elements late_;

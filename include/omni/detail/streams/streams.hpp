@@ -38,7 +38,7 @@ class stream_engine : lent_state<stream_state>, public stream_exchange {
   stream_engine(ownership who, std::string_view name, const stream_options& options, const call& call,
                 const any_transport& transport, any_mailbox& messages)
       : stream_exchange(roles_of(who, call, transport.size()), transport, messages, *s_),
-        wide_(who == ownership::shared ? call.in_wide_blocks(owners()) : std::nullopt),
+        wide_(who == ownership::shared ? call.in_wide_blocks(owners(), packet_bytes(options, transport, call)) : std::nullopt),
         caller_(call),
         call_(wide_ ? *wide_ : call),
         self_(owner_of(rank_)),
@@ -132,6 +132,11 @@ class stream_engine : lent_state<stream_state>, public stream_exchange {
   // Runs to scan before the others have their turn: asking MPI costs microseconds, the memory that ranks share next to nothing.
   static constexpr int runs_per_burst = 16, runs_per_burst_shared = 8;
 
+  // Of packets for the blocks that the caller has.
+  [[nodiscard]] std::size_t packet_bytes(const stream_options& options, const any_transport& transport, const call& call) const {
+    const auto block = call.largest_block() * std::max(call.element_bytes(), call.result_bytes());
+    return options.limits(ranks_, transport.preferred_packet_bytes(), block).packet_bytes;
+  }
   static stripes map_of(const call& call, std::size_t owners) {
     if (const auto* const given = call.map()) return *given;  // not all ranks need own something
     return {call.blocks(), owners, stripe_blocks(call.element_bytes(), call.largest_block())};
@@ -203,7 +208,7 @@ class stream_engine : lent_state<stream_state>, public stream_exchange {
     auto n = map_.together(row, scan_.consecutive(size));
     const bool mine = !replicated_ && !served() && owner == self_;
     if (!mine && packs_) n = 1;
-    s_->sparse.remember(scan_, block, n, mine || replicated_);
+    s_->sparse.remember(scan_, block, n);
     if (!mine && packs_) {
       auto& packer = s_->packer;
       if (std::exchange(measured_, block + 1) != block + 1) {
@@ -369,13 +374,14 @@ class stream_engine : lent_state<stream_state>, public stream_exchange {
     });
     auto* const out = room_for(block, 1, size);
     call_.fold(s.sources, s.sources.size() < static_cast<std::size_t>(ranks_), out, size);
+    const auto parts = s.sparse.parts_in_output(block);
     if (returns_results()) {
       const auto sent =
           add_block(s.results, messages_, row, {out, bytes}, size, call_.null(), packs_ ? &s.result_packer : nullptr, limits_.how);
-      note_packed(bytes, s.sparse.parts_in_output(block), sent, s.receivers.size());
+      note_packed(bytes, parts, sent, s.receivers.size());
     }
     s.unpacked.pop(s.arriving, row, messages_);
-    pass_packed_row(row, block, s.sparse.parts_in_output(block));
+    pass_packed_row(row, block, parts);
     return 1;
   }
   // The same of a row of which few elements are not null. False if they are not few.
@@ -400,7 +406,6 @@ class stream_engine : lent_state<stream_state>, public stream_exchange {
     return true;
   }
   void pass_packed_row(std::uint64_t row, std::size_t block, std::size_t parts) {
-    if (s_->own.at(row)) s_->sparse.pass_own(block);
     call_.came(block, 1);
     report_.union_blocks += parts;
     s_->own.pop(row, 1);
@@ -452,8 +457,9 @@ class stream_engine : lent_state<stream_state>, public stream_exchange {
         auto parts = filled == nullptr ? s_->sparse.deliver(stream, first) : std::nullopt;
         if (!parts) {
           const bool is_null = filled == nullptr && s_->sparse.is_null(first);
+          parts = s_->sparse.parts_in(stream, first);
           stream.pop(stream.unpack(call_.range(first).size, call_.null(), call_.output(first), is_null));
-          parts = s_->sparse.parts_in_output(first);
+          if (!parts) parts = s_->sparse.parts_in_output(first);
         }
         call_.came(first, 1);
         report_.union_blocks += *parts;

@@ -29,6 +29,11 @@ class joined_elements {
   /// Elements of a row at most.
   static constexpr std::size_t most = 4096;
 
+  /// Memory for rows of so many ranks with so many bytes of elements.
+  void reserve(std::size_t ranks, std::size_t bytes) {
+    if (memory_.size() < (ranks + 1) * bytes) memory_ = aligned_bytes((ranks + 1) * bytes);
+    sources_.reserve(ranks);
+  }
   /// All of them have bits for the same elements.
   void join(std::span<const source> ranks, const null_element& null) {
     std::array<std::uint64_t, most / 64> all{},

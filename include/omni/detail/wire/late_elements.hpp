@@ -18,6 +18,11 @@ namespace omni::detail {
 /// lines meanwhile, many at a time. Stores alone would wait for one after the other.
 class late_elements {
  public:
+  /// Memory for so many elements of a block, of so many bytes each.
+  void reserve(std::size_t n, std::size_t element) {
+    places_.reserve(most + n);
+    values_.resize(std::max(values_.size(), (most + n) * element));
+  }
   /// Elements of a block, one after the other, and a bit for each.
   void write(std::byte* block, std::size_t element, std::span<const std::uint64_t> bits, const std::byte* elements) {
     const auto n = places_.size();
@@ -34,7 +39,7 @@ class late_elements {
   }
   [[nodiscard]] bool any() const { return !places_.empty(); }
   /// Whether enough are under way.
-  [[nodiscard]] bool full() const { return places_.size() >= 128; }
+  [[nodiscard]] bool full() const { return places_.size() >= most; }
   /// Writes all that have come, in that order. All have `element` bytes.
   void settle(std::size_t element) {
     with_element_size(element, [&](auto bytes) {
@@ -52,6 +57,8 @@ class late_elements {
   [[nodiscard]] std::size_t kept_bytes() const { return places_.capacity() * sizeof(places_[0]) + values_.capacity(); }
 
  private:
+  static constexpr std::size_t most = 128;  // that are under way when those of a block come
+
   void fetch(std::byte* block, std::size_t element, std::span<const std::uint64_t> bits) {
     for_each_bit(bits, [&](std::size_t i) {
       auto* const to = block + i * element;
