@@ -81,9 +81,9 @@ class call : public call_blocks {
   /// beside its elements, is most of it. Nothing where it is not, where a wide block would have less than one on average, where
   /// packets hold fewer than three, where fewer than 16 blocks would be left for each of the `owners` of the tensor, or where it
   /// has so many elements that a bit for each takes more than 2 MiB. By nothing but what is the same on all ranks.
-  [[nodiscard]] std::optional<call> in_wide_blocks(std::size_t owners, std::size_t packet_bytes) const {
+  [[nodiscard]] std::optional<call> in_wide_blocks(std::size_t owners, std::size_t packet) const {
     constexpr std::size_t most_elements = joined_elements::most, most_remembered = std::size_t{16} << 20U;
-    const auto most_bytes = std::min(packet_bytes / 3, std::size_t{16} << 10U);
+    const auto most_bytes = std::min(packet / 3, std::size_t{16} << 10U);
     if (size_ > most_remembered) return std::nullopt;
     if (!(agreed || is_stage) || shares || element_density > few_elements || owners == 0) return std::nullopt;
     if (!is_plain() || !equal_blocks() || uniform_ == 0 || uniform_ % 64 != 0) return std::nullopt;
