@@ -66,11 +66,10 @@ class mpi_calibration {
       result_.mpi_rate = static_cast<double>(calibration::mpi_bytes) / took;
     }
     // Tensors that the caches of a host do not hold, until all have seen theirs: ranks that share a core look one after the other.
-    constexpr std::size_t of_host = std::size_t{16} << 20U, least = std::size_t{2} << 20U;
-    const std::vector<float> zeros(std::max(of_host / static_cast<std::size_t>(sharing_), least));
+    constexpr std::size_t of_host = std::size_t{16} << 20U, least = std::size_t{2} << 20U, run = 8192, block = 256;
+    const std::vector<float> zeros(std::max(of_host / static_cast<std::size_t>(sharing_), least) / run * run);
     bool any = false;
     const double scan = best([&] {
-      constexpr std::size_t run = 8192, block = 256;
       for (std::size_t at = 0; at < zeros.size(); at += run)
         any = simd_detector{}.mark(std::span<const float>(zeros).subspan(at, run), block, 0.0F) != 0 || any;
       check(MPI_Barrier(comm_), "MPI_Barrier");
