@@ -36,8 +36,8 @@ class joined_elements {
   }
   /// All of them have bits for the same elements.
   void join(std::span<const source> ranks, const null_element& null) {
-    std::array<std::uint64_t, most / 64> all{},
-        picked;  // NOLINT(cppcoreguidelines-pro-type-member-init): written before it is read
+    std::array<std::uint64_t, most / 64> all{};
+    std::array<std::uint64_t, most / 64> picked;  // NOLINT(cppcoreguidelines-pro-type-member-init): written before it is read
     words_ = ranks.empty() ? 0 : ranks[0].bits.size();
     for (const auto& r : ranks)
       for (std::size_t w = 0; r.found != 0 && w < words_; ++w) all[w] |= r.bits[w];
