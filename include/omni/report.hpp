@@ -13,8 +13,7 @@ struct report {
   std::string_view topology;       ///< what ran: the name of a topology, "mpi", or "local" (one rank)
   std::size_t blocks_total = 0;    ///< blocks of the tensor
   std::size_t blocks_sent = 0;     ///< this rank's blocks that took part: not null or, in shared memory, among many that are not
-  std::size_t union_blocks = 0;    ///< blocks that were not null on some rank, of those that this rank folds or gets; some of
-                                   ///< those that have cancelled do not count, where blocks are wide
+  std::size_t union_blocks = 0;    ///< blocks that were not null on some rank, of those that this rank folds or gets
   std::size_t elements_sent = 0;   ///< of this rank, by streams or slots, or in packed pieces; 0 where something else ran
   std::size_t bytes_sent = 0;      ///< bytes handed to the transport, headers included; of "mpi", which does not tell, dense_bytes
   std::size_t bytes_received = 0;  ///< bytes taken from it

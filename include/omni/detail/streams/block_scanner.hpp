@@ -164,4 +164,20 @@ class block_scanner {
   std::size_t ahead_first_ = 0, ahead_end_ = 0;  // of what the detector has looked at in advance
 };
 
+/// Remembers which blocks of a tensor have been found.
+class found_blocks {
+ public:
+  /// Of so many none has been yet; of none, nothing is known.
+  void open(std::size_t blocks) { found_.assign(words_of(blocks), 0); }
+  void add(std::size_t block, std::size_t n) {
+    for (auto b = block; !found_.empty() && b != block + n; ++b) found_[b / 64] |= std::uint64_t{1} << (b % 64);
+  }
+  /// Whether a block is known not to have been found.
+  [[nodiscard]] bool lacks(std::size_t block) const { return !found_.empty() && (found_[block / 64] >> (block % 64) & 1U) == 0; }
+  [[nodiscard]] std::size_t kept_bytes() const { return found_.capacity() * sizeof(std::uint64_t); }
+
+ private:
+  std::vector<std::uint64_t> found_;  // bit per block
+};
+
 }  // namespace omni::detail

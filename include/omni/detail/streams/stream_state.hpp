@@ -8,10 +8,11 @@
 
 #include "../memory/aligned_bytes.hpp"
 #include "../wire/packed_block.hpp"
+#include "block_scanner.hpp"
 #include "own_contribution.hpp"
-#include "sparse_rows.hpp"
 #include "stream_exchange.hpp"
 #include "unpacked_row.hpp"
+#include "wide_rows.hpp"
 
 namespace omni::detail {
 
@@ -22,13 +23,14 @@ struct stream_state : stream_set {
   std::vector<std::uint64_t> ahead;  // what the scanner keeps: bits of blocks, or of elements
   block_packer packer, result_packer;
   unpacked_row unpacked;
-  sparse_rows sparse;
+  wide_rows wide;
+  found_blocks found;               // on this rank, where blocks are packed
   aligned_bytes folded;             // what goes to others only
   std::vector<std::size_t> filled;  // by peer: the end of what is in the output of its elements
 
   [[nodiscard]] std::size_t bytes() const {
     return buffers.bytes() + own.bytes() + ahead.capacity() * sizeof(std::uint64_t) + unpacked.bytes() + folded.size() +
-           sparse.kept_bytes() + packer.kept_bytes() + result_packer.kept_bytes();
+           wide.kept_bytes() + found.kept_bytes() + packer.kept_bytes() + result_packer.kept_bytes();
   }
 };
 

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -20,8 +19,7 @@
 #include "block_scanner.hpp"
 #include "in_stream.hpp"
 #include "out_stream.hpp"
-#include "roles_of_call.hpp"
-#include "stream_exchange.hpp"
+#include "owner_fold.hpp"
 #include "stream_options.hpp"
 #include "stream_state.hpp"
 
@@ -33,22 +31,11 @@ namespace omni::detail {
 ///
 /// No rank waits in a cycle: a rank that cannot scan on tells every idle owner how far it has come, so the owner that holds up the
 /// rank which is furthest behind can always fold.
-class stream_engine : lent_state<stream_state>, public stream_exchange {
+class stream_engine : public owner_fold {
  public:
   stream_engine(ownership who, std::string_view name, const stream_options& options, const call& call,
                 const any_transport& transport, any_mailbox& messages)
-      : stream_exchange(roles_of(who, call, transport.size()), transport, messages, *s_),
-        wide_(who == ownership::shared ? call.in_wide_blocks(owners(), packet_bytes(options, transport, call)) : std::nullopt),
-        caller_(call),
-        call_(wide_ ? *wide_ : call),
-        self_(owner_of(rank_)),
-        scan_(call_),
-        element_(call.element_bytes()),
-        result_(call.result_bytes()),
-        part_(call.equal_blocks() ? call.uniform_block() : 0),
-        map_(map_of(call_, owners())),
-        scanned_(map_),
-        rows_(map_.rows()) {
+      : owner_fold(who, options, call, transport, messages), scan_(call_), scanned_(map_) {
     const auto header = call.skips() ? sizeof(packed_header) : 0;  // whether the block is packed or not
     size_packets(options, transport.preferred_packet_bytes(), call_.largest_block() * std::max(element_, result_) + header,
                  call.shares);
@@ -88,7 +75,6 @@ class stream_engine : lent_state<stream_state>, public stream_exchange {
       moved = scan();
       report_.detect_seconds += watch_.lap();
       if (fold()) moved = true;
-      s_->sparse.settle();
       report_.fold_seconds += watch_.lap();
     }
     flush();
@@ -132,15 +118,6 @@ class stream_engine : lent_state<stream_state>, public stream_exchange {
   // Runs to scan before the others have their turn: asking MPI costs microseconds, the memory that ranks share next to nothing.
   static constexpr int runs_per_burst = 16, runs_per_burst_shared = 8;
 
-  // Of packets for the blocks that the caller has.
-  [[nodiscard]] std::size_t packet_bytes(const stream_options& options, const any_transport& transport, const call& call) const {
-    const auto block = call.largest_block() * std::max(call.element_bytes(), call.result_bytes());
-    return options.limits(ranks_, transport.preferred_packet_bytes(), block).packet_bytes;
-  }
-  static stripes map_of(const call& call, std::size_t owners) {
-    if (const auto* const given = call.map()) return *given;  // not all ranks need own something
-    return {call.blocks(), owners, stripe_blocks(call.element_bytes(), call.largest_block())};
-  }
   void open() {
     if (call_.codec() != nullptr) call_.codec()->deliver_by_blocks();
     fills_ = replicated_ && call_.has_gaps();
@@ -151,7 +128,9 @@ class stream_engine : lent_state<stream_state>, public stream_exchange {
       if (fills_) s_->filled.push_back(call_.given_by(peer).first);
     s_->own.open(rows_);
     s_->sources.clear();
-    s_->sparse.open(call_, scan_, packs_, wide_.has_value(), part_, s_->arriving.size() + 1);
+    s_->found.open(packs_ && call_.elsewhere() == nullptr ? call_.blocks() : 0);
+    s_->wide.open(call_, scan_, wide_.has_value(), part_, s_->arriving.size() + 1);
+    for (auto* const p : {&s_->packer, &s_->result_packer}) p->open(wide_ ? plain_blocks::if_full : plain_blocks::if_shortest);
     waits_to_pack_ = !shares_ && call_.packs_by_what_arrives();
     if (packs_ || waits_to_pack_) call_.pack_there(packs_ ? packing::always : packing::automatic);
   }
@@ -208,7 +187,8 @@ class stream_engine : lent_state<stream_state>, public stream_exchange {
     auto n = map_.together(row, scan_.consecutive(size));
     const bool mine = !replicated_ && !served() && owner == self_;
     if (!mine && packs_) n = 1;
-    s_->sparse.remember(scan_, block, n);
+    s_->found.add(block, n);
+    if (wide_) s_->wide.remember(scan_, block, n);
     if (!mine && packs_) {
       auto& packer = s_->packer;
       if (std::exchange(measured_, block + 1) != block + 1) {
@@ -222,7 +202,7 @@ class stream_engine : lent_state<stream_state>, public stream_exchange {
       auto* const at = s_->contributions[replicated_ ? 0 : peer_index(owner)].add(messages_, row, packed);
       if (at == nullptr) return 0;
       packer.write(at, limits_.how);
-      note_packed(bytes, s_->sparse.parts_of(block), packed, replicated_ ? s_->peers.size() : 1);
+      note_packed(bytes, wide_ ? s_->wide.parts_of(block) : 1, packed, replicated_ ? s_->peers.size() : 1);
       report_.elements_sent += packer.elements();
       call_.sent(block, 1);
     } else if (!mine) {
@@ -235,34 +215,13 @@ class stream_engine : lent_state<stream_state>, public stream_exchange {
     if (mine || replicated_) s_->own.add(row, n);
     return n;
   }
-  // Of a block that goes to so many ranks; so many of the caller's in it are not null.
-  void note_packed(std::size_t bytes, std::size_t parts, std::size_t packed, std::size_t copies) {
-    if (wide_) bytes = std::min(bytes, parts * part_ * element_);
-    saved_ += static_cast<std::ptrdiff_t>(copies) * (static_cast<std::ptrdiff_t>(bytes) - static_cast<std::ptrdiff_t>(packed));
-  }
   // Folds every row that all streams cover.
   bool fold() {
     if (served()) return false;
     if (replicated_ && call_.gathers()) return gather();
-    auto& s = *s_;
     auto end = scanned_rows(self_);
-    for (const auto& i : s.arriving) end = std::min(end, i.covers());
-    if (folded_ == end) return false;
-    bool moved = false;
-    for (;;) {
-      const auto row = lowest_row(s.arriving, s.own.next(end));
-      if (row >= end) break;
-      // The rows from here on that the same ranks have something for.
-      const bool packed = packs_ || has_packed(s.arriving, row);
-      const auto n = packed ? 1 : rows_alike(s.arriving, row, s.own.alike(row, static_cast<std::size_t>(end - row)));
-      if (!owns(row + n - 1)) refuse_row(row + n - 1);
-      const auto done = packed ? fold_packed_row(row) : fold_rows(row, n);
-      if (done != 0) moved = true;
-      if (done != n) return moved;
-    }
-    folded_ = end;
-    for (auto& i : s.arriving) i.post(messages_);
-    return true;
+    for (const auto& i : s_->arriving) end = std::min(end, i.covers());
+    return fold_below(end);
   }
   // Takes what has come where a block comes from one rank only: in any order, or one rank after the other would send.
   bool gather() {
@@ -289,129 +248,6 @@ class stream_engine : lent_state<stream_state>, public stream_exchange {
     for (auto& i : s.arriving) i.post(messages_);
     return true;
   }
-  /// The block in a row of this rank's share.
-  [[nodiscard]] std::size_t block_of(std::uint64_t row) const { return map_.block(row, self_); }
-  [[nodiscard]] bool owns(std::uint64_t row) const { return self_ < map_.owners() && call_.exists(block_of(row)); }
-  [[noreturn, gnu::cold]] void refuse_row(std::uint64_t row) const {
-    for (const auto& i : s_->arriving)
-      if (i.next_row() <= row) throw protocol(i.peer(), "a row past the end");
-    throw protocol(rank_, "a row past the end");
-  }
-  // Folds n rows for which the same ranks have blocks. How many: fewer if there is no packet for the results.
-  std::size_t fold_rows(std::uint64_t row, std::size_t n) {
-    std::size_t bytes = 0, done = 0;  // of what is folded
-    while (done != n) {
-      const auto block = block_of(row + done);
-      auto more = call_.together(block, map_.together(row + done, n - done));
-      auto size = call_.range(block, more).size;
-      std::byte* to = nullptr;
-      if (returns_results()) {
-        const auto first = call_.range(block).size;
-        if (!call_.equal_blocks() || size != first * more) more = 1;  // the last block is shorter
-        to = s_->results.add(messages_, row + done, first * result_, more);
-        if (to == nullptr) break;
-        size = first * more;
-      }
-      // A packet is copied to in the way that is best for it, and not folded into.
-      std::byte* const out = room_for(block, more, size);
-      fold_sources(row, bytes, block, size, out);
-      if (to != nullptr) copy_out(to, out, size * result_, limits_.how);
-      call_.came(block, more);
-      bytes += size * element_;
-      done += more;
-    }
-    if (done == 0) return 0;
-    report_.union_blocks += done;
-    for (auto& i : s_->arriving)
-      if (i.next_row() == row) {
-        i.pop(bytes, done);
-        i.post(messages_);
-      }
-    s_->own.pop(row, done);
-    folded_ = row + done;
-    return done;
-  }
-  // For the fold of n elements, which this rank may only send on.
-  [[nodiscard]] std::byte* room_for(std::size_t block, std::size_t blocks, std::size_t n) {
-    if (call_.gets(block)) return call_.output(block, blocks);
-    auto& room = s_->folded;
-    if (room.size() < n * result_) room = aligned_bytes(n * result_);
-    return room.span().data();
-  }
-  // Folds n elements from those of `block` on, which lie `skip` bytes into what the streams have for `row`.
-  void fold_sources(std::uint64_t row, std::size_t skip, std::size_t block, std::size_t n, std::byte* to) {
-    auto& s = *s_;
-    s.sources.clear();
-    const auto add = [&](std::size_t i) {
-      if (s.arriving[i].next_row() == row) s.sources.push_back(s.arriving[i].elements(skip + n * element_) + skip);
-    };
-    in_rank_order(add, [&] {
-      if (s.own.at(row)) s.sources.push_back(call_.input(block));
-    });
-    call_.fold(s.sources, s.sources.size() < static_cast<std::size_t>(ranks_), to, n);
-  }
-
-  // Folds one row, whose blocks may be packed: into the cache, and from there on as if all elements had come. 0 if there is no
-  // packet for the result.
-  std::size_t fold_packed_row(std::uint64_t row) {
-    auto& s = *s_;
-    const auto block = block_of(row);
-    const auto size = call_.range(block).size, bytes = size * element_;
-    // How long the packed result will be is not known before it is there.
-    if (returns_results() && !has_room(s.results, messages_, row, bytes, packs_)) return 0;
-    if (fold_few(row, block)) return 1;
-    s.unpacked.open(s.arriving.size() + 1, size, element_);
-    s.sources.clear();
-    const auto add = [&](std::size_t i) {
-      if (s.arriving[i].next_row() != row) return;
-      if (s.arriving[i].is_packed()) expect_packed(s.arriving[i]);
-      s.sources.push_back(s.unpacked.elements(i, s.arriving[i], call_.null()));
-    };
-    in_rank_order(add, [&] {
-      if (!s.own.at(row)) return;
-      const auto own = call_.packed_input(block);
-      s.sources.push_back(own.empty() ? call_.input(block) : s.unpacked.elements(s.arriving.size(), own, call_.null()));
-    });
-    auto* const out = room_for(block, 1, size);
-    call_.fold(s.sources, s.sources.size() < static_cast<std::size_t>(ranks_), out, size);
-    const auto parts = s.sparse.parts_in_output(block);
-    if (returns_results()) {
-      const auto sent =
-          add_block(s.results, messages_, row, {out, bytes}, size, call_.null(), packs_ ? &s.result_packer : nullptr, limits_.how);
-      note_packed(bytes, parts, sent, s.receivers.size());
-    }
-    s.unpacked.pop(s.arriving, row, messages_);
-    pass_packed_row(row, block, parts);
-    return 1;
-  }
-  // The same of a row of which few elements are not null. False if they are not few.
-  bool fold_few(std::uint64_t row, std::size_t block) {
-    auto& s = *s_;
-    const bool mine = s.own.at(row);
-    if (!call_.gets(block) || !s.sparse.begin(s.arriving, row, block, mine)) return false;
-    const auto add = [&](std::size_t i) {
-      if (s.arriving[i].next_row() == row) s.sparse.add(i, s.arriving[i]);
-    };
-    in_rank_order(add, [&] {
-      if (mine) s.sparse.add_own(block);
-    });
-    s.sparse.fold(block, mine, static_cast<std::size_t>(ranks_));
-    if (returns_results()) {
-      const auto packed = s.sparse.pack(s.result_packer);
-      s.result_packer.write(s.results.add(messages_, row, packed), limits_.how);
-      note_packed(call_.range(block).size * element_, s.sparse.parts_joined(), packed, s.receivers.size());
-    }
-    s.sparse.pop(s.arriving, row, messages_);
-    pass_packed_row(row, block, s.sparse.parts_joined());
-    return true;
-  }
-  void pass_packed_row(std::uint64_t row, std::size_t block, std::size_t parts) {
-    call_.came(block, 1);
-    report_.union_blocks += parts;
-    s_->own.pop(row, 1);
-    folded_ = row + 1;
-  }
-
   // Sends what should not wait for a full packet.
   void flush() {
     auto& s = *s_;
@@ -454,15 +290,14 @@ class stream_engine : lent_state<stream_state>, public stream_exchange {
         expect_block(first, stream.peer());
         // Null on this rank, it is so in the output since it was scanned.
         if (filled != nullptr) fill_gap(*filled, call_.range(first));
-        auto parts = filled == nullptr ? s_->sparse.deliver(stream, first) : std::nullopt;
-        if (!parts) {
-          const bool is_null = filled == nullptr && s_->sparse.is_null(first);
-          parts = s_->sparse.parts_in(stream, first);
+        const bool is_null = filled == nullptr && s_->found.lacks(first);
+        if (wide_) {
+          report_.union_blocks += s_->wide.deliver(stream, first, !is_null);
+        } else {
           stream.pop(stream.unpack(call_.range(first).size, call_.null(), call_.output(first), is_null));
-          if (!parts) parts = s_->sparse.parts_in_output(first);
+          ++report_.union_blocks;
         }
         call_.came(first, 1);
-        report_.union_blocks += *parts;
         continue;
       }
       constexpr std::size_t most = 64;  // of what one owner has all of
@@ -478,34 +313,21 @@ class stream_engine : lent_state<stream_state>, public stream_exchange {
       report_.union_blocks += n;
       stream.pop(bytes, n);
     }
-    s_->sparse.settle();
+    s_->wide.settle();
   }
 
-  void expect_packed(const in_stream& stream) const {
-    if (!call_.may_be_packed()) throw protocol(stream.peer(), "packed blocks where none are");
-  }
   void expect_block(std::size_t block, int peer) const {
     if (!call_.exists(block)) throw protocol(peer, "a row past the end");
     if (call_.gathers() && replicated_ && !call_.comes_from(block, peer)) throw protocol(peer, "a block of another rank's part");
   }
 
-  const std::optional<call> wide_;  // the call in wide blocks, where it is one
-  const call &caller_, &call_;      // of the collective, which outlives its engine; what is run
-  std::size_t self_;                // among the owners
   block_scanner scan_;
-  std::size_t element_, result_;  // bytes
-  std::size_t part_;              // elements of a block of the caller's, where they are alike
-  stripes map_;
   stripe_cursor scanned_;
-  std::uint64_t rows_;
-
   bool fills_ = false;          // writes what is null where parts come together
   bool waits_to_pack_ = false;  // there has been nothing to see yet that says whether it is worth while
   std::size_t looked_at_ = 0;   // blocks below have been, to learn that
   bool stalled_ = false;        // there is something to pack, and no packet to put it in
-  std::uint64_t folded_ = 0;    // rows below have been folded
   std::size_t measured_ = 0;    // above the block that the packer has looked at
-  std::ptrdiff_t saved_ = 0;    // bytes
 };
 
 }  // namespace omni::detail

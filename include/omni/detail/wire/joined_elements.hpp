@@ -44,7 +44,8 @@ class joined_elements {
     std::copy_n(all.begin(), words_, bits_.begin());
     found_ = count_bits(bits());
     const auto bytes = found_ * null.bytes();
-    if (memory_.size() < (ranks.size() + 1) * bytes) memory_ = aligned_bytes(2 * (ranks.size() + 1) * bytes);
+    const auto twice = std::min(2 * found_, 64 * words_) * null.bytes();
+    if (memory_.size() < (ranks.size() + 1) * bytes) memory_ = aligned_bytes((ranks.size() + 1) * twice);
     sources_.clear();
     auto* to = memory_.span().data();
     for (const auto& r : ranks) {

@@ -30,13 +30,6 @@ class late_elements {
     const auto bytes = (places_.size() - n) * element;
     copy_bytes(room(n * element, bytes), elements, bytes);
   }
-  /// Makes those null that have a bit.
-  void clear(std::byte* block, const null_element& null, std::span<const std::uint64_t> bits) {
-    const auto n = places_.size();
-    fetch(block, null.bytes(), bits);
-    const auto bytes = (places_.size() - n) * null.bytes();
-    fill(room(n * null.bytes(), bytes), bytes, null);
-  }
   [[nodiscard]] bool any() const { return !places_.empty(); }
   /// Whether enough are under way.
   [[nodiscard]] bool full() const { return places_.size() >= most; }

@@ -32,18 +32,27 @@ inline constexpr std::size_t most_indexed = std::size_t{1} << 16U;  ///< element
 /// Bytes of an index into a block of n elements.
 inline std::size_t bytes_of_index(std::size_t n) { return n <= 256 ? 1 : 2; }
 
+/// When blocks are plain: where that is shortest; or where no element is null, so that a block says of each whether it is.
+enum class plain_blocks { if_shortest, if_full };
+
 /// The bytes of a block of n elements, so many of them not null, in its shortest form.
 struct packed_shape {
   block_form form = block_form::plain;
   std::size_t bytes = 0;
 
-  packed_shape(std::size_t n, std::size_t element, std::size_t found) : bytes(n * element) {
+  packed_shape(std::size_t n, std::size_t element, std::size_t found, plain_blocks plain = plain_blocks::if_shortest)
+      : bytes(n * element) {
     const auto shorter = [&](block_form f, std::size_t b) {
       if (b < bytes) form = f, bytes = b;
     };
+    if (plain == plain_blocks::if_full && found < n) bytes = most_bytes(n, element, n);
     if (n < most_packed) shorter(block_form::bitmap, words_of(n) * sizeof(std::uint64_t) + found * element);
     if (n <= most_indexed) shorter(block_form::list, found * (bytes_of_index(n) + element));
     bytes += sizeof(packed_header);
+  }
+  /// No block of n elements takes more, of which so many or fewer are not null.
+  [[nodiscard]] static std::size_t most_bytes(std::size_t n, std::size_t element, std::size_t found) {
+    return sizeof(packed_header) + words_of(n) * sizeof(std::uint64_t) + found * element;
   }
 };
 
@@ -53,6 +62,8 @@ class block_packer {
   /// Bytes that a block takes at most.
   [[nodiscard]] static std::size_t most_bytes(std::size_t block_bytes) { return sizeof(packed_header) + block_bytes; }
 
+  /// For the blocks of a call.
+  void open(plain_blocks plain) { plain_ = plain; }
   /// Looks at a block of n elements; how many bytes it takes.
   std::size_t measure(const std::byte* block, std::size_t n, const null_element& null) {
     bits_.resize(std::max(bits_.size(), words_of(n)));
@@ -67,10 +78,10 @@ class block_packer {
     return see(n, element, count_bits(bits), bits);
   }
   /// Or takes the elements of a block of n that are not null, one after the other, and their bits; both stay until it is written.
-  /// Precondition: they are a quarter of it at most.
+  /// Precondition: blocks are plain if they are full.
   std::size_t take_gathered(const std::byte* elements, std::size_t n, std::size_t element, std::size_t found,
                             std::span<const std::uint64_t> bits) {
-    gathered_ = elements;
+    block_ = gathered_ = elements;
     made_ = {};
     return see(n, element, found, bits);
   }
@@ -108,7 +119,7 @@ class block_packer {
     n_ = n;
     element_ = element;
     found_ = found;
-    shape_ = packed_shape(n, element, found_);
+    shape_ = packed_shape(n, element, found_, plain_);
     return shape_.bytes;
   }
   void write(std::byte* to) const {
@@ -145,6 +156,7 @@ class block_packer {
   std::span<const std::byte> made_{};
   std::span<const std::uint64_t> seen_{};
   std::size_t n_ = 0, element_ = 1, found_ = 0;
+  plain_blocks plain_ = plain_blocks::if_shortest;
   packed_shape shape_{0, 1, 0};
   std::vector<std::uint64_t> bits_;
   std::vector<std::byte> scratch_;
@@ -161,8 +173,8 @@ struct packed_elements {
   const std::byte* elements = nullptr;
   std::size_t found = 0, bytes = 0;  ///< bytes of the block, 0 if it is none
 };
-/// Reads a block of n elements that is not plain, and sets the bits of those that are not null. Nothing that it says is believed
-/// before it is checked.
+/// Reads a block of n elements, and sets the bits of those that are not null: of a plain one, of all. Nothing that it says is
+/// believed before it is checked.
 inline packed_elements read_packed(std::span<const std::byte> from, std::size_t n, std::size_t element,
                                    std::span<std::uint64_t> bits) {
   packed_header h = 0;
@@ -170,6 +182,11 @@ inline packed_elements read_packed(std::span<const std::byte> from, std::size_t 
   std::memcpy(&h, from.data(), sizeof(h));
   const std::size_t found = h & (most_packed - 1);
   const auto form = block_form{h >> 30U};
+  if (form == block_form::plain) {
+    if (found != 0 || from.size() < sizeof(h) + n * element) return {};
+    for (std::size_t i = 0; i < n; i += 64) bits[i / 64] = ones(std::min<std::size_t>(n - i, 64));
+    return {from.data() + sizeof(h), n, sizeof(h) + n * element};
+  }
   const bool is_list = form == block_form::list;
   if (found > n || (!is_list && form != block_form::bitmap) || (is_list && n > most_indexed)) return {};
   const auto before = sizeof(h) + (is_list ? found * bytes_of_index(n) : bits.size_bytes());

@@ -1,0 +1,144 @@
+// SPDX-FileCopyrightText: 2026 The omni authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "../call/call.hpp"
+#include "../detect/elements.hpp"
+#include "../wire/joined_elements.hpp"
+#include "../wire/late_elements.hpp"
+#include "../wire/packed_block.hpp"
+#include "block_scanner.hpp"
+#include "in_stream.hpp"
+
+namespace omni::detail {
+
+/// Rows of wide blocks, of which few elements are not null (call::in_wide_blocks): those that some rank has travel, and only they
+/// are folded and written, with the bits that they have where whole blocks are. The rest of a block is null, and not touched.
+class wide_rows {
+ public:
+  /// Before a call is scanned: one in wide blocks, if `wide`, of which `part` elements are a block of the caller's.
+  void open(const call& c, const block_scanner& scan, bool wide, std::size_t part, std::size_t ranks) {
+    call_ = &c;
+    words_ = scan.words_of_block();
+    part_words_ = words_of(part);
+    elements_.resize(wide ? scan.blocks() * words_ : 0);
+    room_.resize(wide ? ranks : 0);
+    taken_.resize(wide ? ranks : 0);
+    late_.drop();
+    if (!wide) return;
+    // No more is needed of the same shape, where elements are as few as a sample has them.
+    const auto most = c.largest_block() / few * c.element_bytes();
+    own_.resize(std::max(own_.size(), most));
+    parts_.reserve(ranks);
+    joined_.reserve(ranks, most);
+    late_.reserve(c.largest_block() / few, c.element_bytes());
+  }
+  /// n blocks have been found, in the run that was scanned last.
+  void remember(const block_scanner& scan, std::size_t block, std::size_t n) {
+    for (auto b = block; b != block + n; ++b) std::ranges::copy(scan.elements(b), elements_of(b).begin());
+  }
+  /// How many of the caller's blocks are not null in one that this rank has.
+  [[nodiscard]] std::size_t parts_of(std::size_t block) { return count_parts(elements_of(block), part_words_); }
+
+  /// Begins with a row, of a block that this rank has if it is `mine`. How many bytes the result takes at most, packed.
+  [[nodiscard]] std::size_t begin(std::span<const in_stream> streams, std::uint64_t row, std::size_t block, bool mine) {
+    n_ = call_->range(block).size;
+    auto found = mine ? count_bits(elements_of(block)) : 0;
+    for (const auto& s : streams)
+      if (s.next_row() == row) found += s.count_packed(n_);
+    parts_.clear();
+    return packed_shape::most_bytes(n_, call_->element_bytes(), std::min(found, n_));
+  }
+  /// In rank order, what stream i has for the row, and what this rank has.
+  void add(std::size_t i, const in_stream& stream) {
+    const auto bits = std::span(room_[i]).first(words_of(n_));
+    const auto read = stream.read_packed(n_, call_->element_bytes(), bits);
+    parts_.push_back({bits, read.elements, read.found});
+    taken_[i] = read.bytes;
+  }
+  void add_own(std::size_t block) {
+    const auto bits = elements_of(block);
+    const auto found = count_bits(bits);
+    own_.resize(std::max(own_.size(), found * call_->element_bytes()));
+    gather_elements(call_->input(block), call_->element_bytes(), bits, own_.data());
+    parts_.push_back({bits, own_.data(), found});
+  }
+  /// Folds them, and writes them into the output, where the block is null but for what this rank has.
+  void fold(std::size_t block, bool mine, std::size_t ranks) {
+    joined_.join(parts_, call_->null());
+    const auto sources = joined_.sources();
+    if (!sources.empty()) call_->fold(sources, sources.size() < ranks, joined_.folded(), joined_.found());
+    if (call_->gets(block)) write(block, mine, joined_.bits(), joined_.folded(), joined_.found());
+  }
+  /// Packs the result: what has come to null again travels, too. How many bytes it takes.
+  std::size_t pack(block_packer& packer) const {
+    return packer.take_gathered(joined_.folded(), n_, call_->element_bytes(), joined_.found(), joined_.bits());
+  }
+  /// How many of the caller's blocks some rank has in it.
+  [[nodiscard]] std::size_t parts_joined() const { return count_parts(joined_.bits(), part_words_); }
+  /// Drops what the streams have for the row.
+  void pop(std::span<in_stream> streams, std::uint64_t row, any_mailbox& messages) const {
+    for (std::size_t i = 0; i < streams.size(); ++i)
+      if (streams[i].next_row() == row) {
+        streams[i].pop(taken_[i]);
+        streams[i].post(messages);
+      }
+  }
+
+  /// Takes a result from a stream into the output; `mine`: of a block that this rank has. How many of the caller's blocks it has.
+  std::size_t deliver(in_stream& stream, std::size_t block, bool mine) {
+    const auto n = call_->range(block).size;
+    const auto bits = std::span(room_[0]).first(words_of(n));
+    const auto read = stream.read_packed(n, call_->element_bytes(), bits);
+    write(block, mine, bits, read.elements, read.found);
+    stream.pop(read.bytes);
+    return count_parts(bits, part_words_);
+  }
+  /// Everything is in the output after this.
+  void settle() {
+    if (late_.any()) late_.settle(call_->element_bytes());
+  }
+
+  [[nodiscard]] std::size_t kept_bytes() const {
+    return elements_.capacity() * sizeof(std::uint64_t) + own_.capacity() + room_.capacity() * sizeof(room_[0]) +
+           joined_.kept_bytes() + late_.kept_bytes();
+  }
+
+ private:
+  static constexpr std::size_t few = 8;  // times as many elements has a block
+
+  [[nodiscard]] std::span<std::uint64_t> elements_of(std::size_t block) {
+    return std::span(elements_).subspan(block * words_, words_of(call_->range(block).size));
+  }
+  // Elements of the sum, of all that some rank has. In place they are all that is not null in the output; else it is not written
+  // where this rank has some, and null elsewhere, since the scan.
+  void write(std::size_t block, bool mine, std::span<const std::uint64_t> bits, const std::byte* elements, std::size_t found) {
+    const auto n = call_->range(block).size, element = call_->element_bytes();
+    auto* const out = call_->output(block);
+    if (mine && !call_->in_place()) fill(out, n * element, call_->null());
+    if (found * few > n) return scatter_elements(elements, element, bits, out);
+    late_.write(out, element, bits, elements);
+    if (late_.full()) settle();
+  }
+
+  const call* call_ = nullptr;
+  std::vector<std::uint64_t> elements_;  // bit per element of the blocks that this rank has
+  std::size_t words_ = 0;                // of a block
+  std::size_t part_words_ = 1;           // of a block of the caller's
+  std::size_t n_ = 0;                    // elements of the row
+  std::vector<std::array<std::uint64_t, joined_elements::most / 64>> room_;
+  std::vector<joined_elements::source> parts_;
+  std::vector<std::size_t> taken_;  // bytes of the streams' blocks
+  std::vector<std::byte> own_;      // elements of this rank's, one after the other
+  joined_elements joined_;
+  late_elements late_;
+};
+
+}  // namespace omni::detail
