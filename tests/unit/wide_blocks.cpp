@@ -104,6 +104,25 @@ TEST_CASE("wide blocks: all types and sizes of elements, and of blocks") {
   for (const std::size_t block : {std::size_t{64}, std::size_t{100}, std::size_t{192}, std::size_t{1024}, std::size_t{4096}})
     check<float, omni::sum>(l, 3, {.elements = block});
 }
+TEST_CASE("wide blocks: a reduce, straight to the root and past owners, in place there and not") {
+  for (const int ranks : {2, 4, 6})
+    for (const std::size_t every : {std::size_t{40}, std::size_t{1500}})
+      for (const int root : {0, ranks - 1}) {
+        const layout l{ranks == 2 && every != 40 ? 3000001U : 300001U, every, 700, true};
+        const auto inputs = tensors<float>(l, ranks, 0.0F);
+        const auto wanted = oracle::fold_in_rank_order(inputs, oracle::twin<omni::sum>{});
+        agreeing::run(ranks, [&](agreeing& comm) {
+          const auto& x = inputs[static_cast<std::size_t>(comm.rank())];
+          std::vector<float> out(l.n, 1.0F), both = x;
+          const auto told = omni::reduce(comm, x, out, omni::root{root}, omni::colocated{});
+          omni::reduce(comm, both, omni::root{root}, omni::colocated{});
+          CHECK(testing::difference(both, comm.rank() == root ? wanted : x) == "");
+          if (comm.rank() == root) CHECK(testing::difference(out, wanted) == "");
+          // Elements with their places, and what a wide block costs: in blocks of the caller's it would be half as much again.
+          if (comm.rank() != root && l.n > 1000000) CHECK(told.bytes_sent < told.elements_sent * 6 + (l.n / 4096 + 1) * 8 + 3000);
+        });
+      }
+}
 TEST_CASE("wide blocks: reports count the caller's blocks, and fewer bytes are sent") {
   constexpr std::size_t block = 256;
   const layout l{400000, 1000, 0, false};

@@ -179,6 +179,8 @@ class call_blocks : public call_elements {
   [[nodiscard]] tensor_codec* codec() const { return codec_.get(); }
   /// Whether it is one tensor as the caller has it, in blocks of one size.
   [[nodiscard]] bool is_plain() const { return is_plain_ && !view_ && !codec_; }
+  /// Whether blocks may be taken several at a time, as if they were one: of one tensor, that every rank gives all of.
+  [[nodiscard]] bool may_join_blocks() const { return is_plain_ && !codec_ && !gathers(); }
 
  protected:
   call_blocks() = default;

@@ -23,46 +23,30 @@
 #include "../compress/norms.hpp"
 #include "../detect/mark.hpp"
 #include "../memory/copy.hpp"
-#include "../memory/workspace.hpp"
 #include "block_codec.hpp"
 #include "code_forms.hpp"
+#include "coded_input.hpp"
 #include "tensor_pieces.hpp"
 
 namespace omni::detail {
 
-/// Memory of an encoded tensor, kept from call to call.
-struct codec_state {
-  static constexpr std::size_t keep_bytes = std::size_t{256} << 20U;  ///< most of it is touched in each call
-  packet_buffers buffers;
-  std::vector<std::uint64_t> chosen, made, delivered;  ///< a bit for each block
-  std::vector<double> squares;
-  magnitude_search largest;
-  [[nodiscard]] std::size_t bytes() const { return buffers.bytes() + squares.capacity() * sizeof(double) + largest.bytes(); }
-};
-
 /// A tensor, or a group of them, that is encoded block by block when the engine comes to a block, and decoded when the engine
 /// delivers one. In the engine's call a code is one element; where elements travel they are what decoding gives.
 template <class T, class C, class Memory>
-class coded_tensor final : public tensor_codec {
+class coded_tensor final : public tensor_codec, coded_input<T, C, Memory> {
+  using input = coded_input<T, C, Memory>;
+  using input::blocks, input::load, input::wanted, input::is_chosen;
+  using input::codec_, input::memory_, input::pieces_, input::typed_, input::policies_, input::s_;
+
  public:
   using A = accumulator<T>;
   /// Whether values can travel. Those of half and bfloat16 are longer than the elements.
   static constexpr bool by_values = std::is_same_v<T, A> && block_codec<A, C>::rounds;
-  static_assert(!Memory::remembers || std::is_same_v<typename Memory::value_type, A>,
-                "omni: error_feedback and diana keep float; for tensors of double write diana<C, double>, for others leave it out");
-  static_assert(!Memory::delivers || std::is_same_v<T, A>,
-                "omni: diana is for float and double: h needs sums that are not rounded");
-
   /// @param typed the functions for elements of this type, and the policies that they take.
   coded_tensor(const C& c, const Memory& memory, std::vector<tensor_piece<T>> pieces, std::size_t block, code_form form,
                const element_loops& typed, std::shared_ptr<const void> policies)
-      : codec_(c, block, form, std::type_identity<T>()),
-        memory_(memory),
-        pieces_(std::move(pieces), block),
-        typed_(&typed),
-        policies_(std::move(policies)),
+      : input(c, memory, std::move(pieces), block, form, typed, std::move(policies)),
         loops_(codec_.is_coded() ? codec_.loops(typed) : typed),
-        x_(block),
         y_(block),
         sum_(block) {
     if constexpr (chooses_blocks<C>) factor_ = static_cast<A>(c.factor(blocks()));
@@ -93,7 +77,7 @@ class coded_tensor final : public tensor_codec {
     auto shared = seed ? mixed(hash("seed"), *seed) : mixed(hash("call"), ranks == 1 ? ++alone : call);
     shared = mixed(shared, memory_.begin(c, blocks() * codec_.block(), codec_.block()));
     keys_ = {key_of(rank, shared), shared};
-    choose();
+    limit_ = input::choose(keys_);
   }
   std::uint64_t encode(std::size_t block, std::size_t n) override {
     make(block + n);
@@ -199,7 +183,6 @@ class coded_tensor final : public tensor_codec {
   void leak() noexcept override { s_.leak(); }
 
  private:
-  [[nodiscard]] std::size_t blocks() const { return pieces_.blocks(); }
   // From which follows, with the number of a block, what is drawn for a rank's block.
   static std::uint64_t key_of(int rank, std::uint64_t shared) { return mixed(shared, static_cast<std::uint64_t>(rank) + 1); }
   // Whether results are written into the caller's tensor by the engine, as in any call: of one tensor, as elements.
@@ -218,44 +201,6 @@ class coded_tensor final : public tensor_codec {
   }
 
   // ---- encoding
-  void choose() {
-    if constexpr (chooses_blocks<C>) {
-      auto& squares = s_->squares;
-      squares.clear();
-      if constexpr (is_by_norm<C>()) {
-        squares.resize(blocks());
-        for (std::size_t b = 0; b < blocks(); ++b) squares[b] = Memory::remembers ? square_of(load(b)) : square_of(pieces_.in(b));
-      }
-      codec_.compressor().choose(squares, blocks(), keys_, s_->chosen);
-    }
-    if constexpr (magnitude_sparsifier<C>) limit_ = find_limit();
-  }
-  magnitude_limit<A> find_limit() {
-    auto& largest = s_->largest;
-    const auto samples = std::min<std::size_t>(64, blocks());
-    largest.begin();
-    for (std::size_t i = 0; i < samples; ++i) {
-      const auto stride = blocks() / samples;
-      largest.sample(load(i * stride + mixed(hash("sample"), i) % stride));
-    }
-    largest.guess(codec_.compressor().kept(pieces_.elements()), pieces_.elements());
-    do {
-      largest.begin_pass();
-      for (std::size_t b = 0; b < blocks(); ++b) largest.collect(load(b));
-    } while (!largest.is_enough());
-    return largest.template limit<A>();
-  }
-  // What there is to encode of a block, and zeros behind it.
-  std::span<const A> load(std::size_t block) {
-    const auto from = pieces_.in(block);
-    if constexpr (std::is_same_v<T, A> && !Memory::remembers) {
-      if (from.size() == codec_.block()) return from;
-    }
-    convert(from.data(), x_.data(), from.size());
-    std::fill(x_.begin() + static_cast<std::ptrdiff_t>(from.size()), x_.end(), A{});
-    if constexpr (Memory::remembers) memory_.load(pieces_.position(block), std::span(x_).first(from.size()));
-    return x_;
-  }
   // All blocks below `end`.
   void make(std::size_t end) {
     while (made_ < end) {
@@ -264,22 +209,6 @@ class coded_tensor final : public tensor_codec {
         make_one(made_ + static_cast<std::size_t>(std::countr_zero(some)));
       made_ += n;
     }
-  }
-  // Of n blocks of one tensor, a bit for each that may have to be sent.
-  [[nodiscard]] std::uint64_t wanted(std::size_t first, std::size_t n) const {
-    auto some = ones(n);
-    if constexpr (chooses_blocks<C> && !Memory::keeps_unsent) {
-      for (std::size_t i = 0; i < n; ++i)
-        if (!has_bit(s_->chosen, first + i)) some &= ~(std::uint64_t{1} << i);
-    } else if constexpr (!Memory::remembers) {
-      some = mark(pieces_.blocks_of_one(first, n));
-    }
-    return some;
-  }
-  [[nodiscard]] std::uint64_t mark(std::span<const T> run) const {
-    if (typed_->mark != nullptr) return typed_->mark(policies_.get(), run.data(), run.size(), codec_.block());
-    return mark_blocks(reinterpret_cast<const std::byte*>(run.data()), run.size_bytes(), codec_.plain_bytes(),
-                       null_element(codec_.null(), sizeof(T)));
   }
   // Whether it is sent.
   bool make_one(std::size_t block, std::span<A> values = {}) {
@@ -318,10 +247,6 @@ class coded_tensor final : public tensor_codec {
     else n = codec_.keep(x, key, y_);
     picked_ += n;
     return n;
-  }
-  [[nodiscard]] bool is_chosen([[maybe_unused]] std::size_t block) const {
-    if constexpr (chooses_blocks<C>) return has_bit(s_->chosen, block);
-    else return true;
   }
   std::span<const A> times_factor(std::span<const A> x) {
     if (factor_ == 1) return x;
@@ -394,23 +319,17 @@ class coded_tensor final : public tensor_codec {
     else std::memset(p, 0, to.size_bytes());
   }
 
-  block_codec<A, C> codec_;
-  Memory memory_;
-  tensor_pieces<T> pieces_;
-  const element_loops* typed_;
-  std::shared_ptr<const void> policies_;
   element_loops loops_;
   bool by_blocks_ = false, sends_values_ = false;
   A factor_ = 1;
   int ranks_ = 1;
   choice_keys keys_;
   magnitude_limit<A> limit_;
-  borrowed<codec_state> s_;
   std::byte *in_ = nullptr, *out_ = nullptr, *tails_ = nullptr;
   std::size_t made_ = 0;     // blocks below have been encoded
   std::size_t cleared_ = 0;  // blocks below have been made zero, or were not to be
   std::size_t picked_ = 0;   // elements, where elements are chosen and travel
-  std::vector<A> x_, y_, sum_;
+  std::vector<A> y_, sum_;
 };
 
 }  // namespace omni::detail

@@ -129,7 +129,7 @@ class stream_engine : public owner_fold {
     s_->own.open(rows_);
     s_->sources.clear();
     s_->found.open(packs_ && call_.elsewhere() == nullptr ? call_.blocks() : 0);
-    s_->wide.open(call_, scan_, wide_.has_value(), part_, s_->arriving.size() + 1);
+    s_->wide.open(call_, scan_, wide_.has_value(), part_, s_->arriving.size() + 1, self_ < map_.owners() ? rows_ : 0);
     for (auto* const p : {&s_->packer, &s_->result_packer}) p->open(wide_ ? plain_blocks::if_full : plain_blocks::if_shortest);
     waits_to_pack_ = !shares_ && call_.packs_by_what_arrives();
     if (packs_ || waits_to_pack_) call_.pack_there(packs_ ? packing::always : packing::automatic);
@@ -188,7 +188,7 @@ class stream_engine : public owner_fold {
     const bool mine = !replicated_ && !served() && owner == self_;
     if (!mine && packs_) n = 1;
     s_->found.add(block, n);
-    if (wide_) s_->wide.remember(scan_, block, n);
+    if (mine && wide_) s_->wide.remember(scan_, block, row, n);
     if (!mine && packs_) {
       auto& packer = s_->packer;
       if (std::exchange(measured_, block + 1) != block + 1) {
@@ -202,7 +202,7 @@ class stream_engine : public owner_fold {
       auto* const at = s_->contributions[replicated_ ? 0 : peer_index(owner)].add(messages_, row, packed);
       if (at == nullptr) return 0;
       packer.write(at, limits_.how);
-      note_packed(bytes, wide_ ? s_->wide.parts_of(block) : 1, packed, replicated_ ? s_->peers.size() : 1);
+      note_packed(bytes, wide_ ? s_->wide.parts_in(scan_.elements(block)) : 1, packed, replicated_ ? s_->peers.size() : 1);
       report_.elements_sent += packer.elements();
       call_.sent(block, 1);
     } else if (!mine) {

@@ -23,12 +23,13 @@ namespace omni::detail {
 /// are folded and written, with the bits that they have where whole blocks are. The rest of a block is null, and not touched.
 class wide_rows {
  public:
-  /// Before a call is scanned: one in wide blocks, if `wide`, of which `part` elements are a block of the caller's.
-  void open(const call& c, const block_scanner& scan, bool wide, std::size_t part, std::size_t ranks) {
+  /// Before a call is scanned: one in wide blocks, if `wide`, of which `part` elements are a block of the caller's. So many rows
+  /// are this rank's to fold.
+  void open(const call& c, const block_scanner& scan, bool wide, std::size_t part, std::size_t ranks, std::uint64_t rows) {
     call_ = &c;
     words_ = scan.words_of_block();
     part_words_ = words_of(part);
-    elements_.resize(wide ? scan.blocks() * words_ : 0);
+    elements_.resize(wide ? static_cast<std::size_t>(rows) * words_ : 0);
     room_.resize(wide ? ranks : 0);
     taken_.resize(wide ? ranks : 0);
     late_.drop();
@@ -40,17 +41,21 @@ class wide_rows {
     joined_.reserve(ranks, most);
     late_.reserve(c.largest_block() / few, c.element_bytes());
   }
-  /// n blocks have been found, in the run that was scanned last.
-  void remember(const block_scanner& scan, std::size_t block, std::size_t n) {
-    for (auto b = block; b != block + n; ++b) std::ranges::copy(scan.elements(b), elements_of(b).begin());
+  /// In n rows from `row` on this rank has the blocks from `block` on, found in the run that was scanned last.
+  void remember(const block_scanner& scan, std::size_t block, std::uint64_t row, std::size_t n) {
+    for (std::size_t i = 0; i < n; ++i) {
+      const auto bits = scan.elements(block + i);
+      std::ranges::copy(bits, elements_of(row + i, bits.size()).begin());
+    }
   }
-  /// How many of the caller's blocks are not null in one that this rank has.
-  [[nodiscard]] std::size_t parts_of(std::size_t block) { return count_parts(elements_of(block), part_words_); }
+  /// How many of the caller's blocks are not null in one, by a bit for each of its elements.
+  [[nodiscard]] std::size_t parts_in(std::span<const std::uint64_t> bits) const { return count_parts(bits, part_words_); }
 
   /// Begins with a row, of a block that this rank has if it is `mine`. How many bytes the result takes at most, packed.
   [[nodiscard]] std::size_t begin(std::span<const in_stream> streams, std::uint64_t row, std::size_t block, bool mine) {
     n_ = call_->range(block).size;
-    auto found = mine ? count_bits(elements_of(block)) : 0;
+    own_bits_ = mine ? elements_of(row, words_of(n_)) : std::span<std::uint64_t>();
+    auto found = count_bits(own_bits_);
     for (const auto& s : streams)
       if (s.next_row() == row) found += s.count_packed(n_);
     parts_.clear();
@@ -64,11 +69,10 @@ class wide_rows {
     taken_[i] = read.bytes;
   }
   void add_own(std::size_t block) {
-    const auto bits = elements_of(block);
-    const auto found = count_bits(bits);
+    const auto found = count_bits(own_bits_);
     own_.resize(std::max(own_.size(), found * call_->element_bytes()));
-    gather_elements(call_->input(block), call_->element_bytes(), bits, own_.data());
-    parts_.push_back({bits, own_.data(), found});
+    gather_elements(call_->input(block), call_->element_bytes(), own_bits_, own_.data());
+    parts_.push_back({own_bits_, own_.data(), found});
   }
   /// Folds them, and writes them into the output, where the block is null but for what this rank has.
   void fold(std::size_t block, bool mine, std::size_t ranks) {
@@ -82,7 +86,7 @@ class wide_rows {
     return packer.take_gathered(joined_.folded(), n_, call_->element_bytes(), joined_.found(), joined_.bits());
   }
   /// How many of the caller's blocks some rank has in it.
-  [[nodiscard]] std::size_t parts_joined() const { return count_parts(joined_.bits(), part_words_); }
+  [[nodiscard]] std::size_t parts_joined() const { return parts_in(joined_.bits()); }
   /// Drops what the streams have for the row.
   void pop(std::span<in_stream> streams, std::uint64_t row, any_mailbox& messages) const {
     for (std::size_t i = 0; i < streams.size(); ++i)
@@ -99,7 +103,7 @@ class wide_rows {
     const auto read = stream.read_packed(n, call_->element_bytes(), bits);
     write(block, mine, bits, read.elements, read.found);
     stream.pop(read.bytes);
-    return count_parts(bits, part_words_);
+    return parts_in(bits);
   }
   /// Everything is in the output after this.
   void settle() {
@@ -114,8 +118,8 @@ class wide_rows {
  private:
   static constexpr std::size_t few = 8;  // times as many elements has a block
 
-  [[nodiscard]] std::span<std::uint64_t> elements_of(std::size_t block) {
-    return std::span(elements_).subspan(block * words_, words_of(call_->range(block).size));
+  [[nodiscard]] std::span<std::uint64_t> elements_of(std::uint64_t row, std::size_t words) {
+    return std::span(elements_).subspan(static_cast<std::size_t>(row) * words_, words);
   }
   // Elements of the sum, of all that some rank has. In place they are all that is not null in the output; else it is not written
   // where this rank has some, and null elsewhere, since the scan.
@@ -129,10 +133,11 @@ class wide_rows {
   }
 
   const call* call_ = nullptr;
-  std::vector<std::uint64_t> elements_;  // bit per element of the blocks that this rank has
+  std::vector<std::uint64_t> elements_;  // bit per element of what this rank has in rows that it folds
   std::size_t words_ = 0;                // of a block
   std::size_t part_words_ = 1;           // of a block of the caller's
   std::size_t n_ = 0;                    // elements of the row
+  std::span<std::uint64_t> own_bits_;    // of what this rank has in it
   std::vector<std::array<std::uint64_t, joined_elements::most / 64>> room_;
   std::vector<joined_elements::source> parts_;
   std::vector<std::size_t> taken_;  // bytes of the streams' blocks
