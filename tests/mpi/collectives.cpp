@@ -62,6 +62,23 @@ TEST_CASE("collectives: what MPI has no operation or type for") {
     check<std::int8_t>(c, omni::sum{});
   }
 }
+TEST_CASE("collectives: MPI has a dense allgather of two ranks only where it copies once, or cores are far apart") {
+  const std::size_t n = std::size_t{1} << 20U;
+  std::vector<float> part(n, 1.0F + static_cast<float>(rank())), all(n * static_cast<std::size_t>(size()));
+  const auto told = omni::allgather(MPI_COMM_WORLD, part, all);
+  std::size_t wrong = 0;
+  for (std::size_t i = 0; i < all.size(); ++i) wrong += all[i] == 1.0F + static_cast<float>(i / n) ? 0 : 1;
+  CHECK(wrong == 0);
+  const omni::transport::mpi comm(MPI_COMM_WORLD);
+  if (size() != 2 || comm.shared_window() == nullptr || std::getenv("OMNI_TOPOLOGY") != nullptr) return;
+#if defined(OPEN_MPI)
+  const auto* const how = std::getenv("OMPI_MCA_btl_vader_single_copy_mechanism");
+  const bool once = how == nullptr || how != std::string("none");
+#else
+  const bool once = true;
+#endif
+  CHECK(told.topology == (once || comm.shared_window()->distance().is_slow() ? "mpi" : "colocated"));
+}
 TEST_CASE("collectives: several under way at once, in any order of waiting") {
   const auto n = static_cast<std::size_t>(size()) * 30000;
   const auto part = n / static_cast<std::size_t>(size());

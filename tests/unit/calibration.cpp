@@ -233,6 +233,8 @@ TEST_CASE("automatic: inside a host MPI's own collectives are worth it only wher
   CHECK(choice(kind::allgather, 1) == algorithm::native);
   CHECK(choice(kind::allgather, 0.5) == algorithm::streams);
   CHECK(choice(kind::broadcast, 1) == algorithm::streams);
+  here.kernel_copies = false;  // MPI copies twice, too
+  CHECK(choice(kind::allgather, 1) == algorithm::streams);
   here = one_host(2, true);
   here.hands_over = true;
   CHECK(choice(kind::allgather, 0.5) == algorithm::native);

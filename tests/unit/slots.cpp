@@ -104,6 +104,7 @@ std::vector<omni::report> packed_reports(int ranks, int who, std::size_t every, 
 TEST_CASE("blocks travel as their elements that are not null, whoever packs, whatever is lost") {
   for (const auto share : {0.0, 0.05})
     for (const int who : testing::who_packs) {
+      if (testing::few && share == 0 && who != 1) continue;
       CAPTURE(share);
       CAPTURE(who);
       losing::network = testing::trouble(share, static_cast<std::uint64_t>(31 + who));

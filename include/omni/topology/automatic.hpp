@@ -147,12 +147,13 @@ struct automatic {
     return dense ? algorithm::ring : algorithm::streams;
   }
   /// Where ranks share memory omni wins, but for a few cases of MPI's calls that block, which were measured (docs/results.md): of
-  /// two ranks, dense allgathers, and broadcasts between far cores; and a reduce of blocks half of which are null, which folds many
-  /// short runs.
+  /// two ranks, dense allgathers, where the kernel copies for MPI or the cores are far apart, and broadcasts between far cores; and
+  /// a reduce of blocks half of which are null, which folds many short runs.
   [[nodiscard]] static constexpr bool is_native_inside(detail::collective_kind kind, std::size_t bytes, double density,
                                                        const detail::selection_context& here) {
     const bool is_pair = here.ranks == 2;
-    if (kind == detail::collective_kind::allgather) return is_pair && density > (here.slow_window ? 0.4 : 0.9);
+    if (kind == detail::collective_kind::allgather)
+      return is_pair && (here.slow_window ? density > 0.4 : here.kernel_copies && density > 0.9);
     if (kind == detail::collective_kind::broadcast)
       return is_pair && here.slow_window && density > 0.4 && bytes > (std::size_t{128} << 10U);
     if (kind != detail::collective_kind::reduce || density < 0.3) return false;

@@ -231,6 +231,8 @@ class mpi {
   void leave_to_mpi(std::size_t bytes) { context_->leave_to_mpi(bytes); }
   /// Of the host that has most, if there are several hosts.
   [[nodiscard]] int ranks_of_a_host() const { return context_->ranks_of_a_host(); }
+  /// Whether MPI copies between ranks of a host in one step.
+  [[nodiscard]] bool copies_through_kernel() const { return context_->copies_through_kernel(); }
   /// Memory that all ranks share, if they run on one host. Known when nothing is queued.
   [[nodiscard]] detail::window* shared_window() const { return context_->shared_window(); }
 

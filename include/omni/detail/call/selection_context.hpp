@@ -13,10 +13,11 @@ struct selection_context {
   bool one_host = true;
   int ranks_of_a_host = 1;  ///< of the host that has most, if there are several
   calibration measured{};
-  double inside = 0;         ///< what the densest rank's blocks have of the tensor inside a host, where they are not packed
-  bool shares = false;       ///< memory for packets
-  bool slow_window = false;  ///< it is between cores so far apart that dense tensors are better off elsewhere
-  bool levels = false;       ///< can be told apart and used
+  double inside = 0;          ///< what the densest rank's blocks have of the tensor inside a host, where they are not packed
+  bool shares = false;        ///< memory for packets
+  bool slow_window = false;   ///< it is between cores so far apart that dense tensors are better off elsewhere
+  bool kernel_copies = true;  ///< of MPI's own between ranks of a host: one instead of two
+  bool levels = false;        ///< can be told apart and used
   preset forced = preset::automatic;  ///< by OMNI_TOPOLOGY
   bool commutes = false;              ///< the operation, for the ring
   bool hands_over = false;            ///< MPI's own allreduce would be the blocking one

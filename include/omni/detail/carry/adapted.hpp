@@ -193,6 +193,10 @@ class adapted : public any_transport {
     if constexpr (requires { inner_.measured(); }) return inner_.measured();
     else return any_transport::measured();
   }
+  [[nodiscard]] bool copies_through_kernel() const override {
+    if constexpr (requires { inner_.copies_through_kernel(); }) return inner_.copies_through_kernel();
+    else return any_transport::copies_through_kernel();
+  }
   [[nodiscard]] bool takes_device_memory() const override {
     if constexpr (requires { inner_.takes_device_memory(); }) return inner_.takes_device_memory();
     else return any_transport::takes_device_memory();

@@ -29,6 +29,7 @@ inline selection_context context_of(const any_transport& transport) {
     s.shares = true;
     s.slow_window = shared->distance().is_slow();
   }
+  s.kernel_copies = transport.copies_through_kernel();
   s.levels = transport.has_levels(0, true);
   s.forced = transport.agreed_topology();
   return s;

@@ -67,6 +67,8 @@ class any_transport : public interface {
   [[nodiscard]] virtual bool one_host() const { return true; }
   [[nodiscard]] virtual int ranks_of_a_host() const { return 1; }
   [[nodiscard]] virtual calibration measured() const { return {}; }
+  /// Whether its own collectives copy from one rank's memory straight into another's, where ranks share a host.
+  [[nodiscard]] virtual bool copies_through_kernel() const { return true; }
   /// Whether messages may lie in a device's memory; whether ranks are threads.
   [[nodiscard]] virtual bool takes_device_memory() const { return false; }
   [[nodiscard]] virtual bool one_process() const { return false; }

@@ -22,6 +22,7 @@
 #include "../shared/window.hpp"
 #include "check.hpp"
 #include "device_memory.hpp"
+#include "kernel_copies.hpp"
 #include "neighbours.hpp"
 
 namespace omni::detail {
@@ -44,7 +45,8 @@ class opened_communicator {
                environment_flag("OMNI_SHARED_MEMORY", true) ? 0 : 1,
                environment_limit().count(),
                static_cast<std::int64_t>(environment_topology()),
-               gives_mpi_device_memory() ? 0 : 1};
+               gives_mpi_device_memory() ? 0 : 1,
+               may_copy_through_kernel() ? 1 : 0};
     check(MPI_Comm_idup(user, &comm_, &request_), "MPI_Comm_idup");
   }
   opened_communicator(const opened_communicator&) = delete;
@@ -78,6 +80,8 @@ class opened_communicator {
   [[nodiscard]] preset agreed_topology() const { return static_cast<preset>(agreed_[5]); }
   /// Whether messages may lie in device memory, on all ranks.
   [[nodiscard]] bool takes_device_memory() const { return agreed_[6] == 0; }
+  /// Whether the kernel may copy what MPI moves between ranks of a host.
+  [[nodiscard]] bool copies_through_kernel() const { return agreed_[7] != 0; }
   /// Whether all ranks run on one host, as far as its name tells.
   [[nodiscard]] bool one_host() const { return agreed_[1] == -agreed_[2]; }
   /// Whether there are several hosts, and some of them have several ranks.
@@ -187,8 +191,8 @@ class opened_communicator {
   MPI_Request request_ = MPI_REQUEST_NULL;
   int rank_ = 0, size_ = 1;
   // The largest of any rank: OMNI_CHECK, host, minus host, no shared memory, OMNI_TIMEOUT, OMNI_TOPOLOGY,
-  // no device memory.
-  std::array<std::int64_t, 7> agreed_{};
+  // no device memory, copies by the kernel.
+  std::array<std::int64_t, 8> agreed_{};
   // Likewise, of the ranks of a host: has no memory for a window, and core_distance.
   std::array<std::int64_t, 3 + kinds_of_stores> distance_{1, 0, std::numeric_limits<std::int64_t>::min()};
   stage stage_ = stage::duplicating;
