@@ -199,7 +199,7 @@ class owner_fold : protected lent_state<stream_state>, public stream_exchange {
       if (s.arriving[i].next_row() == row) s.wide.add(i, s.arriving[i]);
     };
     in_rank_order(add, [&] {
-      if (mine) s.wide.add_own(block);
+      if (mine) s.wide.add_own();
     });
     s.wide.fold(block, mine, static_cast<std::size_t>(ranks_));
     const auto parts = s.wide.parts_joined();

@@ -33,19 +33,24 @@ class wide_rows {
     room_.resize(wide ? ranks : 0);
     taken_.resize(wide ? ranks : 0);
     late_.drop();
+    own_end_ = own_folded_ = 0;
     if (!wide) return;
     // No more is needed of the same shape, where elements are as few as a sample has them.
     const auto most = c.largest_block() / few * c.element_bytes();
-    own_.resize(std::max(own_.size(), most));
     parts_.reserve(ranks);
     joined_.reserve(ranks, most);
     late_.reserve(c.largest_block() / few, c.element_bytes());
   }
-  /// In n rows from `row` on this rank has the blocks from `block` on, found in the run that was scanned last.
+  /// In n rows from `row` on this rank has the blocks from `block` on, found in the run that was scanned last. Rows come in
+  /// ascending order, and are folded so. Their elements are kept: when they are folded the caches have them no more.
   void remember(const block_scanner& scan, std::size_t block, std::uint64_t row, std::size_t n) {
     for (std::size_t i = 0; i < n; ++i) {
       const auto bits = scan.elements(block + i);
       std::ranges::copy(bits, elements_of(row + i, bits.size()).begin());
+      const auto bytes = count_bits(bits) * call_->element_bytes();
+      if (own_.size() < own_end_ + bytes) own_.resize(2 * (own_end_ + bytes));
+      gather_elements(call_->input(block + i), call_->element_bytes(), bits, own_.data() + own_end_);
+      own_end_ += bytes;
     }
   }
   /// How many of the caller's blocks are not null in one, by a bit for each of its elements.
@@ -68,11 +73,10 @@ class wide_rows {
     parts_.push_back({bits, read.elements, read.found});
     taken_[i] = read.bytes;
   }
-  void add_own(std::size_t block) {
+  void add_own() {
     const auto found = count_bits(own_bits_);
-    own_.resize(std::max(own_.size(), found * call_->element_bytes()));
-    gather_elements(call_->input(block), call_->element_bytes(), own_bits_, own_.data());
-    parts_.push_back({own_bits_, own_.data(), found});
+    parts_.push_back({own_bits_, own_.data() + own_folded_, found});
+    own_folded_ += found * call_->element_bytes();
   }
   /// Folds them, and writes them into the output, where the block is null but for what this rank has.
   void fold(std::size_t block, bool mine, std::size_t ranks) {
@@ -140,8 +144,9 @@ class wide_rows {
   std::span<std::uint64_t> own_bits_;    // of what this rank has in it
   std::vector<std::array<std::uint64_t, joined_elements::most / 64>> room_;
   std::vector<joined_elements::source> parts_;
-  std::vector<std::size_t> taken_;  // bytes of the streams' blocks
-  std::vector<std::byte> own_;      // elements of this rank's, one after the other
+  std::vector<std::size_t> taken_;            // bytes of the streams' blocks
+  std::vector<std::byte> own_;                // this rank's elements of the rows that it folds, one after the other
+  std::size_t own_end_ = 0, own_folded_ = 0;  // bytes that are there; of rows that have been folded
   joined_elements joined_;
   late_elements late_;
 };
