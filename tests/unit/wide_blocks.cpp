@@ -242,5 +242,14 @@ TEST_CASE("wide blocks: the same memory serves calls of other shapes, and a call
                       omni::mismatch);
       CHECK(testing::difference(y, inputs[rank]) == "");
     }
+    // No more of it, call by call.
+    const auto inputs = tensors<float>({300000, 500, 0, false}, 3, 0.0F);
+    std::size_t first = 0;
+    for (int call = 0; call < 5; ++call) {
+      auto x = inputs[rank];
+      const auto used = omni::allreduce(comm, x, omni::colocated{}).extra_bytes;
+      if (call == 0) first = used;
+      CHECK(used == first);
+    }
   });
 }
