@@ -147,8 +147,8 @@ struct automatic {
     return dense ? algorithm::ring : algorithm::streams;
   }
   /// Where ranks share memory omni wins, but for a few cases of MPI's calls that block, which were measured (docs/results.md): of
-  /// two ranks, dense allgathers, where the kernel copies for MPI or the cores are far apart, and broadcasts between far cores; and
-  /// a reduce of blocks half of which are null, which folds many short runs.
+  /// two ranks, dense allgathers, where the kernel copies for MPI or the window is slow, and broadcasts where it is slow; and a
+  /// reduce of blocks half of which are null, which folds many short runs.
   [[nodiscard]] static constexpr bool is_native_inside(detail::collective_kind kind, std::size_t bytes, double density,
                                                        const detail::selection_context& here) {
     const bool is_pair = here.ranks == 2;

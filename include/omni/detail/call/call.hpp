@@ -79,13 +79,14 @@ class call : public call_blocks {
   static constexpr double few_elements = 1.0 / 32;
   /// The same call in blocks of up to 4096 elements, where so few of them are not null that what each block costs on the way,
   /// beside its elements, is most of it. Nothing where it is not, where a wide block would have less than one on average, where
-  /// packets hold fewer than three, where fewer than 16 blocks would be left for each of the `owners` of the tensor, or where each
-  /// has so many elements that a bit for one takes more than 2 MiB. By nothing but what is the same on all ranks.
+  /// packets hold fewer than three, where fewer than 16 blocks would be left for each of the `owners` of the tensor, or where a bit
+  /// for each element of an owner's share would take more than 2 MiB. By nothing but what is the same on all ranks: a rank that
+  /// does not pack, or does not look at elements, gives the others a share of elements that is too large.
   [[nodiscard]] std::optional<call> in_wide_blocks(std::size_t owners, std::size_t packet) const {
     constexpr std::size_t most_elements = joined_elements::most, most_remembered = std::size_t{16} << 20U;
     const auto most_bytes = std::min(packet / 3, std::size_t{16} << 10U);
     if (!(agreed || is_stage) || shares || element_density > few_elements || owners == 0) return std::nullopt;
-    if (size_ / owners > most_remembered) return std::nullopt;
+    if (size_ / owners > most_remembered || !packs || !is_seen_exactly()) return std::nullopt;
     if (!may_join_blocks() || !equal_blocks() || uniform_ % 64 != 0) return std::nullopt;
     const auto blocks = std::min(std::min(most_elements, most_bytes / element_bytes()) / uniform_, blocks_ / (16 * owners));
     if (blocks < 2 || density * element_density * static_cast<double>(blocks * uniform_) < 1) return std::nullopt;
@@ -191,7 +192,7 @@ class call : public call_blocks {
     made.native = native;
     made.packs = packs;
     made.packed = packed;
-    made.element_density = agreed ? element_density : 1;  // which only then is the same on all ranks
+    made.element_density = element_density;
     return made;
   }
 

@@ -108,6 +108,7 @@ class staged_engine {
       part.agreed = call_.agreed;
       part.shares = false;
       part.density = 1;
+      if (!call_.agreed) part.element_density = 1;  // it may not be the same on all ranks
       choose_topology(part, topology);
       operation = make_operation<Topology>(among, part, topology);
       operation->detach();

@@ -80,7 +80,7 @@ class opened_communicator {
   [[nodiscard]] preset agreed_topology() const { return static_cast<preset>(agreed_[5]); }
   /// Whether messages may lie in device memory, on all ranks.
   [[nodiscard]] bool takes_device_memory() const { return agreed_[6] == 0; }
-  /// Whether the kernel may copy what MPI moves between ranks of a host.
+  /// Whether the kernel may copy what MPI moves between ranks of a host, as far as some rank knows.
   [[nodiscard]] bool copies_through_kernel() const { return agreed_[7] != 0; }
   /// Whether all ranks run on one host, as far as its name tells.
   [[nodiscard]] bool one_host() const { return agreed_[1] == -agreed_[2]; }

@@ -110,14 +110,12 @@ class in_stream {
     if (bytes == 0) refuse("a packed block that is none");
     return bytes;
   }
-  /// How many elements a packed block at the front, of n, says it has that are not null; n, if they are not packed in it.
+  /// How many elements a packed block at the front, of n, says it has that are not null; n, if it is plain.
   [[nodiscard]] std::size_t count_packed(std::size_t n) const {
-    if (!is_packed()) refuse("blocks that are not packed where all are");
     return detail::count_packed(slots_[index(read_)].packet.rest(), n);
   }
-  /// Reads them, and sets a bit for each.
+  /// Reads them, and sets a bit for each. Precondition for both: the block at the front is_packed().
   [[nodiscard]] packed_elements read_packed(std::size_t n, std::size_t element, std::span<std::uint64_t> bits) const {
-    if (!is_packed()) refuse("blocks that are not packed where all are");
     const auto read = detail::read_packed(slots_[index(read_)].packet.rest(), n, element, bits);
     if (read.bytes == 0) refuse("a packed block that is none");
     return read;

@@ -72,6 +72,7 @@ class owner_fold : protected lent_state<stream_state>, public stream_exchange {
     saved_ += static_cast<std::ptrdiff_t>(copies) * (static_cast<std::ptrdiff_t>(bytes) - static_cast<std::ptrdiff_t>(packed));
   }
   void expect_packed(const in_stream& stream) const {
+    if (wide_ && !stream.is_packed()) throw protocol(stream.peer(), "blocks that are not packed where all are");
     if (!call_.may_be_packed()) throw protocol(stream.peer(), "packed blocks where none are");
   }
 
@@ -193,6 +194,8 @@ class owner_fold : protected lent_state<stream_state>, public stream_exchange {
     auto& s = *s_;
     const auto block = block_of(row);
     const bool mine = s.own.at(row);
+    for (const auto& i : s.arriving)
+      if (i.next_row() == row) expect_packed(i);
     const auto most = s.wide.begin(s.arriving, row, block, mine);
     if (returns_results() && s.results.room(messages_, row, most) == 0) return 0;
     const auto add = [&](std::size_t i) {

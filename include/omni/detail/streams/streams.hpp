@@ -285,7 +285,7 @@ class stream_engine : public owner_fold {
     while (stream.next_row() != in_stream::no_row) {
       const auto row = stream.next_row();
       const auto first = map_.block(row, owner);
-      if (stream.is_packed()) {
+      if (wide_ || stream.is_packed()) {
         expect_packed(stream);
         expect_block(first, stream.peer());
         // Null on this rank, it is so in the output since it was scanned.

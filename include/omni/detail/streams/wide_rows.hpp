@@ -44,6 +44,7 @@ class wide_rows {
   /// In n rows from `row` on this rank has the blocks from `block` on, found in the run that was scanned last. Rows come in
   /// ascending order, and are folded so. Their elements are kept: when they are folded the caches have them no more.
   void remember(const block_scanner& scan, std::size_t block, std::uint64_t row, std::size_t n) {
+    if (own_folded_ == own_end_) own_folded_ = own_end_ = 0;
     for (std::size_t i = 0; i < n; ++i) {
       const auto bits = scan.elements(block + i);
       std::ranges::copy(bits, elements_of(row + i, bits.size()).begin());
@@ -120,7 +121,7 @@ class wide_rows {
   }
 
  private:
-  static constexpr std::size_t few = 8;  // times as many elements has a block
+  static constexpr std::size_t few = 8;  // a block has so many times as many elements
 
   [[nodiscard]] std::span<std::uint64_t> elements_of(std::uint64_t row, std::size_t words) {
     return std::span(elements_).subspan(static_cast<std::size_t>(row) * words_, words);
@@ -144,9 +145,10 @@ class wide_rows {
   std::span<std::uint64_t> own_bits_;    // of what this rank has in it
   std::vector<std::array<std::uint64_t, joined_elements::most / 64>> room_;
   std::vector<joined_elements::source> parts_;
-  std::vector<std::size_t> taken_;            // bytes of the streams' blocks
-  std::vector<std::byte> own_;                // this rank's elements of the rows that it folds, one after the other
-  std::size_t own_end_ = 0, own_folded_ = 0;  // bytes that are there; of rows that have been folded
+  std::vector<std::size_t> taken_;  // bytes of the streams' blocks
+  std::vector<std::byte> own_;      // this rank's elements of the rows that it folds, one after the other
+  std::size_t own_end_ = 0;         // bytes in it
+  std::size_t own_folded_ = 0;      // the first of them that belong to rows that are folded
   joined_elements joined_;
   late_elements late_;
 };

@@ -78,7 +78,7 @@ class block_packer {
     return see(n, element, count_bits(bits), bits);
   }
   /// Or takes the elements of a block of n that are not null, one after the other, and their bits; both stay until it is written.
-  /// Precondition: blocks are plain if they are full.
+  /// Precondition: blocks are plain only if no element is null.
   std::size_t take_gathered(const std::byte* elements, std::size_t n, std::size_t element, std::size_t found,
                             std::span<const std::uint64_t> bits) {
     block_ = gathered_ = elements;
