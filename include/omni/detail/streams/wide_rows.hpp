@@ -37,6 +37,8 @@ class wide_rows {
     if (!wide) return;
     // No more is needed of the same shape, where elements are as few as a sample has them.
     const auto most = c.largest_block() / few * c.element_bytes();
+    const auto own = 4 * c.density * c.element_density * static_cast<double>(64 * elements_.size());
+    own_.resize(std::max(own_.size(), (static_cast<std::size_t>(own) + c.largest_block()) * c.element_bytes()));
     parts_.reserve(ranks);
     joined_.reserve(ranks, most);
     late_.reserve(c.largest_block() / few, c.element_bytes());
