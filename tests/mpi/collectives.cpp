@@ -62,7 +62,7 @@ TEST_CASE("collectives: what MPI has no operation or type for") {
     check<std::int8_t>(c, omni::sum{});
   }
 }
-TEST_CASE("collectives: MPI has a dense allgather of two ranks only where it copies once, or cores are far apart") {
+TEST_CASE("collectives: MPI has a dense allgather of two ranks only where it copies once, or the window is slow") {
   const std::size_t n = std::size_t{1} << 20U;
   std::vector<float> part(n, 1.0F + static_cast<float>(rank())), all(n * static_cast<std::size_t>(size()));
   const auto told = omni::allgather(MPI_COMM_WORLD, part, all);

@@ -200,6 +200,14 @@ inline std::uint64_t lowest_row(std::span<const in_stream> streams, std::uint64_
   for (const auto& s : streams) row = std::min(row, s.next_row());
   return row;
 }
+/// Drops what the streams have for a row, of each so many bytes.
+inline void pop_row(std::span<in_stream> streams, std::uint64_t row, std::span<const std::size_t> bytes, any_mailbox& messages) {
+  for (std::size_t i = 0; i < streams.size(); ++i)
+    if (streams[i].next_row() == row) {
+      streams[i].pop(bytes[i]);
+      streams[i].post(messages);
+    }
+}
 /// Of n rows from that one on, those that the same streams have blocks for.
 inline std::size_t rows_alike(std::span<const in_stream> streams, std::uint64_t row, std::size_t n) {
   for (const auto& s : streams)

@@ -66,11 +66,7 @@ class unpacked_row {
   }
   /// The row has been folded: drops its blocks.
   void pop(std::span<in_stream> streams, std::uint64_t row, any_mailbox& messages) const {
-    for (std::size_t i = 0; i < streams.size(); ++i)
-      if (streams[i].next_row() == row) {
-        streams[i].pop(taken_[i]);
-        streams[i].post(messages);
-      }
+    pop_row(streams, row, taken_, messages);
   }
   [[nodiscard]] std::size_t bytes() const { return unpacked_.size(); }
 

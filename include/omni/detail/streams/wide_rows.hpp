@@ -96,11 +96,7 @@ class wide_rows {
   [[nodiscard]] std::size_t parts_joined() const { return parts_in(joined_.bits()); }
   /// Drops what the streams have for the row.
   void pop(std::span<in_stream> streams, std::uint64_t row, any_mailbox& messages) const {
-    for (std::size_t i = 0; i < streams.size(); ++i)
-      if (streams[i].next_row() == row) {
-        streams[i].pop(taken_[i]);
-        streams[i].post(messages);
-      }
+    pop_row(streams, row, taken_, messages);
   }
 
   /// Takes a result from a stream into the output; `mine`: of a block that this rank has. How many of the caller's blocks it has.
