@@ -15,6 +15,28 @@ namespace omni {
 
 namespace detail {
 
+/// Whether the host must not touch its elements: a device_span, whose header has the collectives of it.
+template <class Data>
+concept lies_elsewhere = !spannable<Data> && requires(Data & data) {
+  data.subspan(0, data.size());
+};
+
+/// A collective of tensors that lie elsewhere, by its name.
+template <collective_kind C, class... Arguments>
+report run_elsewhere(Arguments&... all) {
+  if constexpr (C == collective_kind::reduce_scatter) return reduce_scatter(all...);
+  else if constexpr (C == collective_kind::allgather) return allgather(all...);
+  else if constexpr (C == collective_kind::reduce) return reduce(all...);
+  else return broadcast(all...);
+}
+template <collective_kind C, class... Arguments>
+request start_elsewhere(Arguments&... all) {
+  if constexpr (C == collective_kind::reduce_scatter) return ireduce_scatter(all...);
+  else if constexpr (C == collective_kind::allgather) return iallgather(all...);
+  else if constexpr (C == collective_kind::reduce) return ireduce(all...);
+  else return ibroadcast(all...);
+}
+
 /// The arguments of a collective, fixed once.
 template <collective_kind C, class Comm, class... Choices>
 class planned_call {
@@ -31,6 +53,7 @@ class planned_call {
     return std::apply(
         [&](const auto&... more) {
           if constexpr (C == collective_kind::allreduce) return allreduce(comm(), data..., more...);  // of tensors on a device, too
+          else if constexpr ((lies_elsewhere<Data> || ...)) return run_elsewhere<C>(comm(), data..., more...);
           else return run_collective<C>(comm(), data..., more...);
         },
         more_);
@@ -42,6 +65,7 @@ class planned_call {
     return std::apply(
         [&](const auto&... more) {
           if constexpr (C == collective_kind::allreduce) return iallreduce(comm(), data..., more...);
+          else if constexpr ((lies_elsewhere<Data> || ...)) return start_elsewhere<C>(comm(), data..., more...);
           else return start_collective<C>(comm(), data..., more...);
         },
         more_);
@@ -51,15 +75,14 @@ class planned_call {
  private:
   template <class Data>
   static std::size_t size_of(Data& data) {
-    constexpr bool elsewhere = requires { data.subspan(0, data.size()); };  // as a device_span: nothing that the host may touch
-    static_assert(spannable<Data> || elsewhere, "omni: the data is nothing that a std::span can be made from");
+    static_assert(spannable<Data> || lies_elsewhere<Data>, "omni: the data is nothing that a std::span can be made from");
     if constexpr (grouped<Data>) {
       std::size_t all = 0;
       for (const auto& tensor : span_over(data)) all += span_over(tensor).size();
       return all;
     } else if constexpr (spannable<Data>) {
       return span_over(data).size();
-    } else if constexpr (elsewhere) {
+    } else if constexpr (lies_elsewhere<Data>) {
       return data.size();
     } else {
       return 0;

@@ -324,6 +324,16 @@ void family() {
       omni::reduce(comm, in.span(), root);
       expect(in.get() == (comm.rank() == 2 ? sum : mine), "reduce, in place");
     }
+    {
+      const device_tensor<float> in(mine), out(std::vector<float>(sizes[r], 7.0F)), told(comm.rank() == 2 ? sum : mine);
+      check_cuda(cudaDeviceSynchronize(), "put");
+      auto scatter = omni::plan_reduce_scatter(comm, n, parts);
+      auto broadcast = omni::plan_broadcast(comm, n, root);
+      scatter.run(in.span(), out.span());
+      expect(out.get() == part_of(sum), "a plan of reduce_scatter");
+      broadcast.start(told.span()).wait();
+      expect(told.get() == sum, "a plan of broadcast, started");
+    }
     thrust::device_vector<float> x(n, static_cast<float>(r));
     auto request = omni::ibroadcast(comm, x, root);
     request.wait();

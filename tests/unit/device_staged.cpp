@@ -9,6 +9,7 @@
 #include <omni/omni.hpp>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "../support/collectives.hpp"
@@ -42,6 +43,69 @@ void check(const collective_cell& c, const Op& op, const Policies&... policies) 
 
 }  // namespace
 
+namespace elsewhere {
+
+/// What a device_span is to nvcc: the collectives of it are found by its name.
+struct tensor {
+  late_machine* machine = nullptr;
+  std::span<float> there{};
+
+  [[nodiscard]] std::size_t size() const { return there.size(); }
+  [[nodiscard]] tensor subspan(std::size_t first, std::size_t n) const { return {machine, there.subspan(first, n)}; }
+};
+template <class A>
+auto& of(A& argument) {
+  if constexpr (std::is_same_v<std::remove_const_t<A>, tensor>) return argument.there;
+  else return argument;
+}
+template <omni::detail::collective_kind C, class Go>
+auto go(auto& comm, tensor& data, auto&... more) {
+  return testing::stage<C, Go>(*data.machine, comm, data.there, of(more)...);
+}
+using kind = omni::detail::collective_kind;
+using waits = omni::detail::run_it;
+using starts = omni::detail::start_it;
+auto reduce_scatter(auto& comm, tensor& x, auto&... more) { return go<kind::reduce_scatter, waits>(comm, x, more...); }
+auto allgather(auto& comm, tensor& x, auto&... more) { return go<kind::allgather, waits>(comm, x, more...); }
+auto reduce(auto& comm, tensor& x, auto&... more) { return go<kind::reduce, waits>(comm, x, more...); }
+auto broadcast(auto& comm, tensor& x, auto&... more) { return go<kind::broadcast, waits>(comm, x, more...); }
+auto ireduce_scatter(auto& comm, tensor& x, auto&... more) { return go<kind::reduce_scatter, starts>(comm, x, more...); }
+auto iallgather(auto& comm, tensor& x, auto&... more) { return go<kind::allgather, starts>(comm, x, more...); }
+auto ireduce(auto& comm, tensor& x, auto&... more) { return go<kind::reduce, starts>(comm, x, more...); }
+auto ibroadcast(auto& comm, tensor& x, auto&... more) { return go<kind::broadcast, starts>(comm, x, more...); }
+
+}  // namespace elsewhere
+
+TEST_CASE("device staged: plans, run and started") {
+  const std::vector<std::size_t> sizes{3000, 0, 2001};
+  constexpr std::size_t n = 5001;
+  threads::run(3, [&](threads& comm) {
+    late_machine machine(11);
+    const auto r = static_cast<std::size_t>(comm.rank()), mine = sizes[r];
+    auto scatter = omni::plan_reduce_scatter(comm, n, omni::part_sizes{sizes}, omni::max{});
+    auto gather = omni::plan_allgather(comm, n, omni::part_sizes{sizes});
+    auto reduce = omni::plan_reduce(comm, n, omni::root{1});
+    auto broadcast = omni::plan_broadcast(comm, n, omni::root{2});
+    for (const bool started : {false, true}) {
+      std::vector<float> in(n, static_cast<float>(r)), part(mine, 7.0F), all(n, 7.0F);
+      elsewhere::tensor x{&machine, in}, p{&machine, part}, whole{&machine, all};
+      const auto run = [&](auto& plan, auto&... data) {
+        if (started) plan.start(data...).wait();
+        else plan.run(data...);
+      };
+      run(scatter, x, p);
+      CHECK(part == std::vector<float>(mine, 2.0F));
+      run(reduce, x, whole);
+      CHECK(all == std::vector<float>(n, comm.rank() == 1 ? 3.0F : 7.0F));
+      run(gather, p, whole);
+      CHECK(all == std::vector<float>(n, 2.0F));
+      run(broadcast, x);
+      CHECK(in == std::vector<float>(n, 2.0F));
+      CHECK_THROWS_AS(run(gather, whole, p), omni::usage);  // the whole tensor comes last
+    }
+    device_buffers::drop();
+  });
+}
 TEST_CASE("device staged: sizes, patterns, roots and parts") {
   std::uint64_t seed = 0;
   for (const int ranks : {1, 2, 3, 5})

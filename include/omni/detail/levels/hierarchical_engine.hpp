@@ -15,7 +15,7 @@
 #include "../carry/any_transport.hpp"
 #include "../deal/parts.hpp"
 #include "../deal/stripes.hpp"
-#include "reduce_scatter.hpp"
+#include "scattering.hpp"
 #include "staged_engine.hpp"
 
 namespace omni::detail {
@@ -81,7 +81,7 @@ class hierarchical_engine : public staged_engine {
       bool scatters = 2 * levels.parts > ranks;
       if constexpr (std::is_same_v<Inner, automatic>) scatters = scatters && !automatic::is_recorded(whole().bytes(), ranks);
       if (scatters) {
-        reduce_scatter scattered;
+        scattering scattered;
         if constexpr (std::is_same_v<Inner, colocated>) scattered = {inner.packet_bytes, inner.window};
         inside.see_as({.cut = cut, .consumes = true}, whole().size(), 0);
         add_stage(levels.inner_ranks, levels.inner, std::move(inside), scattered, which, what);
