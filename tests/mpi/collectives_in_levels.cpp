@@ -65,6 +65,33 @@ TEST_CASE("two levels: ranks of a host that do not follow each other") {
   }
 }
 
+TEST_CASE("two levels: few elements of a block, in all four and in place") {
+  const auto part = std::size_t{70000}, n = part * static_cast<std::size_t>(size());
+  const auto value = [](std::size_t i, int r) {  // about one in 700, and some that cancel
+    const auto h = (i + 1) * 0x9e3779b97f4a7c15U ^ static_cast<std::uint64_t>(r % 2 + 1) * 0xbf58476d1ce4e5b9U;
+    return h * 0x94d049bb133111ebU >> 40U < (std::uint64_t{1} << 24U) / 700 ? (r % 4 < 2 ? 1 : -1) * static_cast<int>(h % 100) : 0;
+  };
+  std::vector<int> x(n), sum(n, 0);
+  for (std::size_t i = 0; i < n; ++i) {
+    x[i] = value(i, rank());
+    for (int r = 0; r < size(); ++r) sum[i] += value(i, r);
+  }
+  const auto mine = std::span(sum).subspan(static_cast<std::size_t>(rank()) * part, part);
+  for (const int group : {0, 1, 2, size()}) {
+    const levels in_levels{.group = group};
+    std::vector<int> out(part, 1), all(n, 1), reduced(n, 1), in_place = x;
+    omni::reduce_scatter(MPI_COMM_WORLD, x, out, in_levels);
+    CHECK(std::ranges::equal(out, mine));
+    omni::reduce_scatter(MPI_COMM_WORLD, in_place, in_levels);
+    CHECK(std::ranges::equal(std::span(in_place).subspan(static_cast<std::size_t>(rank()) * part, part), mine));
+    omni::allgather(MPI_COMM_WORLD, out, all, in_levels);
+    CHECK(all == sum);
+    omni::reduce(MPI_COMM_WORLD, x, reduced, omni::root{0}, in_levels);
+    omni::broadcast(MPI_COMM_WORLD, reduced, omni::root{0}, in_levels);
+    CHECK(reduced == sum);
+  }
+}
+
 TEST_CASE("two levels: which of these calls they are for, and what the reports say") {
   if (size() < 4) return;
   owned dup;

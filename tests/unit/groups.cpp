@@ -15,6 +15,7 @@
 
 #include "../support/losing.hpp"
 #include "../support/partitioners.hpp"
+#include "../support/pieces.hpp"
 #include "../support/ranks.hpp"
 #include "../support/served.hpp"
 
@@ -24,7 +25,9 @@ namespace {
 
 using omni::transport::threads;
 using testing::cell;
+using testing::cut;
 using testing::growing_blocks;
+using testing::spans;
 using lengths = std::vector<std::size_t>;
 
 struct first_digit {  // no identity, not commutative
@@ -32,22 +35,6 @@ struct first_digit {  // no identity, not commutative
   int operator()(int a, int b) const { return a * 3 - b; }
 };
 const lengths mixed{0, 1, 64, 63, 0, 5000, 65, 1, 1, 1, 128, 30011, 7, 0};
-
-/// A tensor cut into pieces that lie apart.
-template <class T>
-std::vector<std::vector<T>> cut(const std::vector<T>& x, const lengths& all) {
-  std::vector<std::vector<T>> pieces;
-  auto at = x.begin();
-  for (const auto n : all) {
-    pieces.emplace_back(at, at + static_cast<std::ptrdiff_t>(n));
-    at += static_cast<std::ptrdiff_t>(n);
-  }
-  return pieces;
-}
-template <class T>
-std::vector<std::span<T>> spans(std::vector<std::vector<T>>& pieces) {
-  return {pieces.begin(), pieces.end()};
-}
 
 template <class Ranks, class T, class Op, class... Policies>
 void check(cell c, const lengths& all, const Op& op, const Policies&... policies) {
@@ -105,6 +92,21 @@ TEST_CASE("groups: operations without identity are folded in rank order") {
   });
 }
 
+TEST_CASE("groups: some tensors in place and others not") {
+  for (const std::size_t which : {0U, 1U, 2U})  // is not
+    threads::run(3, [&](threads& comm) {
+      std::vector<std::vector<int>> x(3, std::vector<int>(3000, 0));
+      for (auto& t : x) t[700] = comm.rank() + 1;
+      std::vector<int> given = x[which];
+      std::fill(x[which].begin(), x[which].end(), 7);  // what is not written shows
+      std::vector<std::span<const int>> from(x.begin(), x.end());
+      from[which] = given;
+      omni::allreduce(comm, from, spans(x), omni::fixed_blocks{64}, omni::colocated{});
+      std::vector<int> wanted(3000, 0);
+      wanted[700] = 6;
+      for (const auto& t : x) CHECK(t == wanted);
+    });
+}
 TEST_CASE("groups: arrays of spans, in flight beside others, and by a plan") {
   threads::run(4, [](threads& comm) {
     const auto r = comm.rank();

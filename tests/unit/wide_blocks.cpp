@@ -7,6 +7,7 @@
 #include <complex>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <omni/omni.hpp>
 #include <span>
 #include <string>
@@ -15,6 +16,7 @@
 
 #include "../support/agreeing.hpp"
 #include "../support/effort.hpp"
+#include "../support/pieces.hpp"
 #include "../support/ranks.hpp"
 
 // Ranks that agree, and have few elements: blocks travel in wide ones, and only those elements are folded and written.
@@ -22,6 +24,8 @@
 namespace {
 
 using testing::agreeing;
+using testing::cut;
+using testing::spans;
 
 /// Where a tensor is not null.
 struct layout {
@@ -133,6 +137,116 @@ TEST_CASE("wide blocks: a reduce, in place at the root and not") {
           if (comm.rank() != root && l.n > 1000000) CHECK(told.bytes_sent < told.elements_sent * 6 + (l.n / 4096 + 1) * 8 + 3000);
         });
       }
+}
+TEST_CASE("wide blocks: a reduce_scatter, in parts that are equal or not") {
+  const auto check_parts = [&]<class T, class Op>(const Op& op, std::vector<std::size_t> sizes, std::size_t every,
+                                                  const omni::fixed_blocks& blocks) {
+    const auto ranks = static_cast<int>(sizes.size());
+    const auto n = std::accumulate(sizes.begin(), sizes.end(), std::size_t{0});
+    CAPTURE(ranks);
+    CAPTURE(n);
+    CAPTURE(every);
+    const auto inputs = tensors<T>({n, every, 700, true}, ranks, oracle::null_of<Op, T>());
+    const auto wanted = oracle::fold_in_rank_order(inputs, oracle::twin<Op>{});
+    agreeing::run(ranks, [&](agreeing& comm) {
+      const auto r = static_cast<std::size_t>(comm.rank());
+      const auto first = std::accumulate(sizes.begin(), sizes.begin() + comm.rank(), std::size_t{0});
+      const auto mine = std::span(wanted).subspan(first, sizes[r]);
+      std::vector<T> out(sizes[r], T(1));
+      auto x = inputs[r], both = inputs[r];
+      const auto told = omni::reduce_scatter(comm, x, out, op, blocks, omni::part_sizes{sizes}, omni::colocated{});
+      CHECK(testing::difference(out, {mine.begin(), mine.end()}) == "");
+      CHECK(testing::difference(x, inputs[r]) == "");
+      omni::reduce_scatter(comm, both, op, blocks, omni::part_sizes{sizes}, omni::colocated{});
+      CHECK(testing::difference(std::vector<T>(both.begin() + static_cast<std::ptrdiff_t>(first),
+                                               both.begin() + static_cast<std::ptrdiff_t>(first + sizes[r])),
+                                {mine.begin(), mine.end()}) == "");
+      // Elements with their places, and what a wide block costs: in blocks of the caller's it would be half as much again.
+      if (n > 2000000) CHECK(told.bytes_sent < told.elements_sent * 6 + (n / 4096 + 1) * 8 + 3000);
+      CHECK(told.blocks_total == std::accumulate(sizes.begin(), sizes.end(), std::size_t{0}, [&](auto all, auto size) {
+              return all + (size + blocks.elements - 1) / blocks.elements;
+            }));
+    });
+  };
+  check_parts.operator()<float>(omni::sum{}, {1500000, 1500001}, 1500, {});
+  for (const std::size_t every : {std::size_t{60}, std::size_t{1000}}) {
+    check_parts.operator()<float>(omni::sum{}, {200001, 0, 150000, 300, 299999}, every, {});
+    check_parts.operator()<std::int8_t>(omni::sum{}, {400000, 500001, 400003}, every, {});
+    check_parts.operator()<std::complex<double>>(omni::sum{}, {100000, 80000, 100001}, every, {.elements = 64});
+    check_parts.operator()<std::uint16_t>(omni::band{}, {200000, 1, 200000, 250007}, every, {.elements = 128});
+  }
+}
+TEST_CASE("wide blocks: tensors of a group, each in its own") {
+  const std::vector<std::size_t> sizes{0, 100000, 1, 4096, 300, 0, 4097, 70000, 63, 255, 257, 120001};
+  const auto n = std::accumulate(sizes.begin(), sizes.end(), std::size_t{0});
+  const auto joined = [](const std::vector<std::vector<float>>& pieces) {
+    std::vector<float> all;
+    for (const auto& p : pieces) all.insert(all.end(), p.begin(), p.end());
+    return all;
+  };
+  for (const int ranks : {2, 3, 5})
+    for (const std::size_t every : {std::size_t{60}, std::size_t{1000}}) {
+      CAPTURE(ranks);
+      CAPTURE(every);
+      const auto inputs = tensors<float>({n, every, 700, true}, ranks, 0.0F);
+      const auto wanted = oracle::fold_in_rank_order(inputs, oracle::twin<omni::sum>{});
+      agreeing::run(ranks, [&](agreeing& comm) {
+        const auto r = static_cast<std::size_t>(comm.rank());
+        const auto in = cut(inputs[r], sizes);
+        auto x = in, out = cut(std::vector<float>(n, 1.0F), sizes), reduced = out;
+        omni::allreduce(comm, spans(x), omni::colocated{});
+        CHECK(testing::difference(joined(x), wanted) == "");
+        const auto told = omni::allreduce(comm, in, spans(out), omni::colocated{});
+        CHECK(testing::difference(joined(out), wanted) == "");
+        omni::reduce(comm, in, spans(reduced), omni::root{ranks - 1}, omni::colocated{});
+        CHECK(testing::difference(joined(reduced), comm.rank() == ranks - 1 ? wanted : std::vector<float>(n, 1.0F)) == "");
+        std::size_t blocks = 0, some = 0, first = 0;
+        for (const auto size : sizes) {
+          for (std::size_t b = 0; b < size; b += 256, ++blocks) {
+            bool has = false;
+            for (std::size_t i = b; i < std::min(size, b + 256); ++i)
+              for (const auto& y : inputs) has = has || !oracle::same(y[first + i], 0.0F);
+            some += has ? 1 : 0;
+          }
+          first += size;
+        }
+        CHECK(told.blocks_total == blocks);
+        CHECK(told.union_blocks == some);
+        CHECK(told.bytes_saved > 5 * told.bytes_sent);
+      });
+    }
+  // As many bytes as one tensor takes.
+  const auto one = tensors<float>({3000000, 1500, 0, false}, 2, 0.0F);
+  agreeing::run(2, [&](agreeing& comm) {
+    auto x = one[static_cast<std::size_t>(comm.rank())], y = x;
+    const auto alone = omni::allreduce(comm, x, omni::colocated{});
+    const std::span all(y);
+    const auto together =
+        omni::allreduce(comm, std::vector<std::span<float>>{all.first(1000000), all.subspan(1000000, 900001), all.subspan(1900001)},
+                        omni::colocated{});
+    CHECK(x == y);
+    CHECK(together.bytes_sent < alone.bytes_sent + 300);
+  });
+}
+TEST_CASE("wide blocks: a group of so many small tensors that their places would take much memory") {
+  // Each is a block, of 4096 places if one of them has so many elements.
+  constexpr std::size_t size = 100;
+  for (const std::size_t count : {std::size_t{2000}, std::size_t{20000}})
+    agreeing::run(2, [&](agreeing& comm) {
+      std::vector<float> all(count * size, 0.0F), large(5000, 0.0F);
+      std::vector<std::span<float>> group{large};
+      for (std::size_t i = 0; i < count; ++i) {
+        group.push_back(std::span(all).subspan(size * i, size));
+        all[size * i + i % 97] = static_cast<float>(comm.rank()) + 1;
+      }
+      const auto told = omni::allreduce(comm, group, omni::colocated{});
+      std::size_t right = 0;
+      for (std::size_t i = 0; i < all.size(); ++i) right += all[i] == (i % size == i / size % 97 ? 3.0F : 0.0F) ? 1 : 0;
+      CHECK(right == all.size());
+      CHECK(told.union_blocks == count);
+      // A bit for each of 4096 places would be 512 bytes of a tensor.
+      if (count == 20000) CHECK(told.extra_bytes < count / 2 * 512);
+    });
 }
 TEST_CASE("wide blocks: reports count the caller's blocks, and fewer bytes are sent") {
   constexpr std::size_t block = 256;

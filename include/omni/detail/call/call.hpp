@@ -86,12 +86,12 @@ class call : public call_blocks {
     constexpr std::size_t most_elements = joined_elements::most, most_remembered = std::size_t{16} << 20U;
     const auto most_bytes = std::min(packet / 3, std::size_t{16} << 10U);
     if (!(agreed || is_stage) || shares || element_density > few_elements || owners == 0) return std::nullopt;
-    if (size_ / owners > most_remembered || !packs || !is_seen_exactly()) return std::nullopt;
-    if (!may_join_blocks() || !equal_blocks() || uniform_ % 64 != 0) return std::nullopt;
+    if (!packs || !is_seen_exactly() || !may_join_blocks() || uniform_ % 64 != 0) return std::nullopt;
     const auto blocks = std::min(std::min(most_elements, most_bytes / element_bytes()) / uniform_, blocks_ / (16 * owners));
     if (blocks < 2 || density * element_density * static_cast<double>(blocks * uniform_) < 1) return std::nullopt;
     auto wide = *this;
     wide.join_blocks(blocks);
+    if (wide.blocks_ / owners * wide.largest_ > most_remembered) return std::nullopt;
     return wide;
   }
   /// Says whether blocks are to be packed before they come here, where they can be (tensor_elsewhere).

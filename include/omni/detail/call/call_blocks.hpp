@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "../../block.hpp"
+#include "../deal/parts.hpp"
 #include "../detect/mark.hpp"
 #include "call_elements.hpp"
 #include "tensor_arrival.hpp"
@@ -179,8 +180,9 @@ class call_blocks : public call_elements {
   [[nodiscard]] tensor_codec* codec() const { return codec_.get(); }
   /// Whether it is one tensor as the caller has it, in blocks of one size.
   [[nodiscard]] bool is_plain() const { return is_plain_ && !view_ && !codec_; }
-  /// Whether blocks may be taken several at a time, as if they were one: of one tensor, that every rank gives all of.
-  [[nodiscard]] bool may_join_blocks() const { return is_plain_ && !codec_ && !gathers(); }
+  /// Whether blocks may be taken several at a time, as if they were one: of tensors, or of ranks' parts, that every rank gives all
+  /// of, in blocks of one size.
+  [[nodiscard]] bool may_join_blocks() const { return uniform_ != 0 && !elsewhere_ && !codec_ && !gathers(); }
 
  protected:
   call_blocks() = default;
@@ -207,11 +209,22 @@ class call_blocks : public call_elements {
     is_plain_ = uniform_ != 0 && !group_ && !elsewhere_ && !(view_ && view_->cut) && !(codec_ && codec_->scatters());
   }
 
-  // Of a plain call, n blocks become one.
+  // Where they may be, n blocks become one: of one tensor, and of one part.
   void join_blocks(std::size_t n) {
     uniform_ *= n;
-    blocks_ = (size_ + uniform_ - 1) / uniform_;
     largest_ = std::min(uniform_, size_);
+    if (group_) {
+      group_ = std::make_shared<const tensor_group>(group_->in_blocks_of(uniform_));
+      blocks_ = group_->blocks();
+      largest_ = group_->largest_block();
+    } else if (view_ && view_->cut) {
+      auto view = *view_;
+      view.cut = view.cut->in_blocks_of(uniform_, longest_stripe(element_bytes(), uniform_));
+      blocks_ = view.cut->map().blocks();
+      view_ = std::make_shared<const tensor_view>(std::move(view));
+    } else {
+      blocks_ = (size_ + uniform_ - 1) / uniform_;
+    }
   }
 
   std::shared_ptr<const tensor_group> group_{};

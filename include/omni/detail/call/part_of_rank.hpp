@@ -10,7 +10,6 @@
 
 #include "../../block.hpp"
 #include "../deal/parts.hpp"
-#include "../deal/stripes.hpp"
 #include "call.hpp"
 
 // What a rank gives and gets in a reduce_scatter, an allgather, a reduce or a broadcast. Preconditions: the call's kind and root;
@@ -27,7 +26,7 @@ inline parts cut_in_parts(const call& c, std::span<const std::size_t> sizes) {
     first += n;
     largest = std::max(largest, c.loops().largest(c.policies(), n));
   }
-  return {std::move(all), 4 * stripe_blocks(c.element_bytes(), largest)};
+  return {std::move(all), longest_stripe(c.element_bytes(), largest)};
 }
 
 /// Part k of a tensor that lies in the input of a reduce_scatter, or in the output of an allgather, which is then its input, too.

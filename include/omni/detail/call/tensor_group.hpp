@@ -22,19 +22,18 @@ class tensor_group {
  public:
   tensor_group(const element_loops& loops, const void* policies, std::vector<std::span<const std::byte>> in,
                std::vector<std::span<std::byte>> out)
-      : in_(std::move(in)), out_(std::move(out)) {
+      : tensor_group(std::move(in), std::move(out)) {
     if (in_.size() > std::numeric_limits<std::uint32_t>::max()) throw usage("omni: a group of more than 2^32 tensors");
-    std::size_t blocks = 0;
-    tensors_.reserve(in_.size());
-    for (std::size_t i = 0; i < in_.size(); ++i) {
-      const auto n = in_[i].size() / loops.element_bytes, first = blocks;
-      tensors_.push_back({first, elements_, n});
-      blocks += loops.count(policies, n);
-      elements_ += n;
-      largest_ = std::max(largest_, loops.largest(policies, n));
-      shape_ = mixed(shape_, n);
-      tensor_of_.resize(blocks, static_cast<std::uint32_t>(i));
+    for (const auto& tensor : in_) {
+      const auto n = tensor.size() / loops.element_bytes;
+      add(n, loops.count(policies, n), loops.largest(policies, n));
     }
+  }
+  /// The same tensors, in blocks of so many elements.
+  [[nodiscard]] tensor_group in_blocks_of(std::size_t elements) const {
+    tensor_group made(in_, out_);
+    for (const auto& t : tensors_) made.add(t.size, (t.size + elements - 1) / elements, std::min(t.size, elements));
+    return made;
   }
 
   struct extent {
@@ -55,19 +54,30 @@ class tensor_group {
     const auto next = tensor(block) + 1;
     return std::min(n, (next < tensors_.size() ? tensors_[next].first_block : blocks()) - block);
   }
-  [[nodiscard]] bool in_place() const {
-    for (std::size_t i = 0; i < in_.size(); ++i)
-      if (in_[i].data() != out_[i].data()) return false;
-    return true;
-  }
+  [[nodiscard]] bool in_place() const { return in_place_; }
 
  private:
+  tensor_group(std::vector<std::span<const std::byte>> in, std::vector<std::span<std::byte>> out)
+      : in_(std::move(in)), out_(std::move(out)) {
+    tensors_.reserve(in_.size());
+    for (std::size_t i = 0; i < in_.size(); ++i) in_place_ = in_place_ && in_[i].data() == out_[i].data();
+  }
+  // The next tensor, of n elements in so many blocks.
+  void add(std::size_t n, std::size_t blocks, std::size_t largest) {
+    tensor_of_.resize(tensor_of_.size() + blocks, static_cast<std::uint32_t>(tensors_.size()));
+    tensors_.push_back({tensor_of_.size() - blocks, elements_, n});
+    elements_ += n;
+    largest_ = std::max(largest_, largest);
+    shape_ = mixed(shape_, n);
+  }
+
   std::vector<std::span<const std::byte>> in_;
   std::vector<std::span<std::byte>> out_;
   std::vector<extent> tensors_;
   std::vector<std::uint32_t> tensor_of_;  // for each block: found without a search
   std::size_t elements_ = 0, largest_ = 0;
   std::uint64_t shape_ = 0;
+  bool in_place_ = true;
 };
 
 }  // namespace omni::detail

@@ -12,6 +12,11 @@
 
 namespace omni::detail {
 
+/// Of parts: they lie apart, and a visit to another one costs more than one to the next blocks.
+inline std::size_t longest_stripe(std::size_t element_bytes, std::size_t largest_block) {
+  return 4 * stripe_blocks(element_bytes, largest_block);
+}
+
 /// A tensor cut into consecutive parts, each of which is cut into blocks for itself. Row r of owner k, by the map of stripes, is
 /// block r of part k: the map takes all parts for as long as the longest, so that some of its blocks are not there. Who visits the
 /// blocks in the order of the map goes through all parts at the same time.
@@ -29,6 +34,12 @@ class parts {
       blocks_ += p.blocks;
     }
     map_ = stripes::of_shares(rows, std::max<std::size_t>(all_.size(), 1), longest_stripe);
+  }
+  /// The same parts, in blocks of so many elements.
+  [[nodiscard]] parts in_blocks_of(std::size_t elements, std::size_t longest_stripe) const {
+    auto all = all_;
+    for (auto& p : all) p.blocks = (p.size + elements - 1) / elements;
+    return {std::move(all), longest_stripe};
   }
 
   [[nodiscard]] const stripes& map() const { return map_; }
