@@ -4,7 +4,7 @@
 # omni::cuda is omni::omni for targets of which the sources are CUDA. Looks for nvcc, also where it is installed without being on the
 # path; sets OMNI_HAS_CUDA.
 option(OMNI_WITH_CUDA "Look for nvcc, for omni::cuda" ${omni_top_level})
-option(OMNI_CUDA_FEW "Of what nvcc compiles build only the tests and one example" OFF)
+option(OMNI_CUDA_FEW "Of what nvcc compiles build only the tests, and one example as a user would" OFF)
 set(OMNI_CUDA_ARCHITECTURES 80 90 CACHE STRING "What omni's own CUDA programs are compiled for")
 set(OMNI_HAS_CUDA OFF)
 if(NOT OMNI_WITH_CUDA)
