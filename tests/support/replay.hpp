@@ -30,6 +30,7 @@ template <class Inner>
 class recorder {
  public:
   static constexpr bool may_lose = Inner::may_lose;
+  static constexpr bool agrees_first = requires { Inner::agrees_first; };
   using inner_mailbox = decltype(std::declval<Inner&>().open());
 
   recorder(Inner& inner, std::vector<recorded_packet>& sent) : inner_(&inner), sent_(&sent) {}
@@ -140,6 +141,13 @@ class player {
  private:
   std::vector<recorded_packet> packets_;
   std::string broken_;
+};
+
+/// Where ranks agree before each call; what rank 1 said then is among the packets.
+class agreeing_player : public player {
+ public:
+  static constexpr bool agrees_first = true;
+  using player::player;
 };
 
 }  // namespace testing

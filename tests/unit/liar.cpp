@@ -7,10 +7,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <omni/omni.hpp>
 #include <string>
 #include <vector>
 
+#include "../support/agreeing.hpp"
 #include "../support/effort.hpp"
 #include "../support/leaks.hpp"
 #include "../support/ranks.hpp"
@@ -105,6 +107,17 @@ std::vector<recorded_packet> with_header(std::vector<recorded_packet> packets, u
     if (h.number != number) continue;
     change(h, p.bytes);
     std::memcpy(p.bytes.data(), &h, sizeof(h));
+  }
+  return packets;
+}
+
+// With a few bytes changed, most of them where packets begin.
+std::vector<recorded_packet> corrupted(std::vector<recorded_packet> packets, patterns::generator& g) {
+  for (std::size_t k = 0; k <= g() % 3; ++k) {
+    auto& bytes = packets[g() % packets.size()].bytes;
+    const auto range = g() % 3 == 0 ? bytes.size() : std::min<std::size_t>(bytes.size(), g() % 2 == 0 ? 64 : 300);
+    auto& byte = bytes[g() % range];
+    byte = g() % 2 == 0 ? static_cast<std::byte>(g()) : byte ^ static_cast<std::byte>(1U << (g() % 8));
   }
   return packets;
 }
@@ -275,6 +288,66 @@ TEST_CASE("a block of an allgather that is in another rank's part is refused") {
   }
 }
 
+TEST_CASE("wide blocks, on which ranks have agreed: those that are not packed are refused, and so is what is damaged") {
+  constexpr std::size_t n = 400000;
+  const auto few = [](int rank) {
+    std::vector<int> x(n, 0);
+    for (auto i = static_cast<std::size_t>(rank); i < n; i += 1000) x[i] = 1;
+    return x;
+  };
+  const auto record_few = [&](const omni::fixed_blocks& blocks) {
+    std::vector<recorded_packet> packets;
+    testing::agreeing::run(2, [&](testing::agreeing& inner) {
+      std::vector<recorded_packet> mine;
+      testing::recorder comm(inner, mine);
+      auto x = few(comm.rank());
+      omni::allreduce(comm, x, blocks, omni::colocated{});
+      if (comm.rank() == 1) packets = mine;
+    });
+    return packets;
+  };
+  const auto good = record_few({});
+  const auto play_few = [&](const std::vector<recorded_packet>& packets) -> std::string {
+    const testing::leaks_are_meant meant;
+    testing::agreeing_player comm(packets);
+    auto x = few(0);
+    try {
+      omni::allreduce(comm, x, omni::colocated{});
+    } catch (const omni::protocol& e) {
+      return e.what();
+    } catch (const omni::mismatch& e) {
+      return e.what();
+    } catch (const testing::starved& e) {
+      return e.what();
+    }
+    return x[1000] == 1 && x[1001] == 1 && x[1002] == 0 ? "right" : "wrong";
+  };
+  CHECK(play_few(good) == "right");
+  // The packets of a call that has as large blocks, and does not pack them, by a rank that says that it calls as rank 0 does.
+  auto packets = record_few({.elements = 4096, .pack = omni::packing::never});
+  for (auto& p : packets) {
+    const auto first = std::ranges::find(good, p.stream, &recorded_packet::stream);
+    REQUIRE(first != good.end());
+    header h;
+    std::memcpy(&h, p.bytes.data(), sizeof(h));
+    if (p.stream > 1) p = *first;  // what was agreed on
+    else if (h.number == 0)
+      std::memcpy(p.bytes.data() + sizeof(h), first->bytes.data() + sizeof(h), sizeof(omni::detail::signature));
+  }
+  CHECK(play_few(packets).find("blocks that are not packed where all are") != std::string::npos);
+  for (const std::size_t which : {2U, 3U})  // of the numbers of the agreement
+    for (const std::int64_t lie : {std::int64_t{-1}, std::int64_t{1000001}, std::numeric_limits<std::int64_t>::max()}) {
+      auto bad = good;
+      std::memcpy(std::ranges::find(bad, 3U, &recorded_packet::stream)->bytes.data() + which * sizeof(lie), &lie, sizeof(lie));
+      CHECK(play_few(bad) == "omni: packet from rank 1 refused: agrees on a share that is none");
+    }
+  auto g = patterns::make_generator(5, 5);
+  int refused = 0;
+  for (int i = 0; i < testing::draws(600); ++i)
+    if (play_few(corrupted(good, g)).starts_with("omni: ")) ++refused;
+  CHECK(refused > testing::draws(200));
+}
+
 TEST_CASE("an abort that nobody has reason for is refused, wherever in the stream it is") {
   for (const auto& s : settings) {
     const auto good = record(s);
@@ -357,14 +430,7 @@ TEST_CASE("random corruption of headers, signatures, rows and contents") {
   for (const auto& s : all) {
     const auto good = record(s);
     for (int i = 0; i < testing::draws(1000); ++i) {
-      auto bad = good;
-      for (std::size_t k = 0; k <= g() % 3; ++k) {
-        auto& bytes = bad[g() % bad.size()].bytes;
-        const auto range = g() % 3 == 0 ? bytes.size() : std::min<std::size_t>(bytes.size(), g() % 2 == 0 ? 64 : 300);
-        auto& byte = bytes[g() % range];
-        byte = g() % 2 == 0 ? static_cast<std::byte>(g()) : byte ^ static_cast<std::byte>(1U << (g() % 8));
-      }
-      if (play(bad, s) == "protocol") ++protocols;
+      if (play(corrupted(good, g), s) == "protocol") ++protocols;
     }
   }
   CHECK(protocols > testing::draws(1000));

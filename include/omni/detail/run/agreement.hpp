@@ -43,7 +43,8 @@ class agreement {
   agreement(const call& call, bool samples) : record_(call.record) {
     const auto d = digest(sign(call));
     const auto s = samples ? try_sample(call) : sample{};
-    largest_ = {d, -d, static_cast<std::int64_t>(s.density * 1e6), static_cast<std::int64_t>(s.elements * 1e6)};
+    largest_ = {d, -d, static_cast<std::int64_t>(s.density * whole), static_cast<std::int64_t>(s.elements * whole)};
+    has_shares_ = !call.is_summary;
     if (call.is_summary) {
       std::array<std::uint64_t, 3> own{};
       std::memcpy(own.data(), call.in.data(), std::min(sizeof(own), call.in.size()));
@@ -83,7 +84,9 @@ class agreement {
 
   // Once it is done:
   [[nodiscard]] bool same_call() const { return largest_[0] == -largest_[1]; }
-  [[nodiscard]] sample densest() const { return {static_cast<double>(largest_[2]) / 1e6, static_cast<double>(largest_[3]) / 1e6}; }
+  [[nodiscard]] sample densest() const {
+    return {static_cast<double>(largest_[2]) / whole, static_cast<double>(largest_[3]) / whole};
+  }
   /// The largest of each of the call's numbers.
   [[nodiscard]] std::array<std::uint64_t, 3> largest_own() const {
     std::array<std::uint64_t, 3> all{};
@@ -99,6 +102,7 @@ class agreement {
   }
 
  private:
+  static constexpr double whole = 1e6;  // what a share is of
   static constexpr std::size_t first_own = 3;
   static constexpr std::uint64_t sign_bit = std::uint64_t{1} << 63U;  // unsigned numbers in the order of signed ones
   using numbers = std::array<std::int64_t, first_own + 3>;
@@ -211,6 +215,9 @@ class agreement {
     std::memcpy(theirs.data(), message.data(), sizeof(theirs));
     for (std::size_t n = 0; n < largest_.size(); ++n) largest_[n] = std::max(largest_[n], theirs[n]);
     const int from = peer(k, i, -1);
+    const auto is_share = [](std::int64_t n) { return n >= 0 && static_cast<double>(n) <= whole; };
+    if (has_shares_ && same_call() && !(is_share(theirs[2]) && is_share(theirs[3])))
+      throw protocol(from, "agrees on a share that is none");
     // A rank that has called something else has none.
     for (std::size_t j = 0, at = line; j < told_of(k) && at < message.size(); ++j) {
       std::uint64_t n = 0;
@@ -229,6 +236,7 @@ class agreement {
   borrowed<agreement_room> room_;
   std::span<std::byte> memory_;
   numbers largest_{};
+  bool has_shares_ = false;  // and no numbers of the call's own
   int rank_ = 0, ranks_ = 1;
   std::size_t rounds_ = 0, round_ = 0;
   std::size_t under_way_ = 0, expected_ = 0;        // sends, and receives
