@@ -13,8 +13,8 @@ usage: tests/run.sh [--full] [--parts LIST] [--mpi openmpi|mpich] [--help]
 
 Installs what is missing (Debian and Ubuntu, as root or with sudo; elsewhere it says what is missing and stops), builds into build/,
 and ends with one ctest over all of it. Without --full all tests run once, unoptimised, with fewer rank counts and random draws:
-compiled with clang++, which takes half the time, but for CUDA's (the tests and one example) and MPICH's (on two ranks, those of what
-omni asks of MPI), with g++; those unit tests under the address sanitizer that read what peers send or are about memory; and
+compiled with clang++, which takes half the time, but for CUDA's (the tests and one example) and MPICH's (those of what omni asks of
+MPI, on two ranks, and of ranks that fail), with g++; those unit tests under the address sanitizer that read what peers send or are about memory; and
 clang-format.
 
   --full       in these parts:
@@ -97,10 +97,12 @@ list=$all/CTestTestfile.cmake
 add_test() { # name, seconds, command...
   local name=$1 seconds=$2
   shift 2
-  { printf 'add_test([=[%s]=]' "$name"; printf ' [=[%s]=]' "$@"; printf ')\nset_tests_properties([=[%s]=] PROPERTIES TIMEOUT %s)\n' "$name" "$seconds"; } >>"$list"
+  local test
+  test=$(printf 'add_test([=[%s]=]' "$name"; printf ' [=[%s]=]' "$@"; printf ')\nset_tests_properties([=[%s]=] PROPERTIES TIMEOUT %s)' "$name" "$seconds")
+  printf '%s\n' "$test" >>"$list"  # at once: two builds may end at the same time
 }
 # What a preset does not name would stay as another one, which was here before, has set it.
-forget_other_preset() { # folder, preset
+forget_other_preset() { # folder, preset and what else is configured with
   [ "$(cat "$1/preset.txt" 2>/dev/null)" = "$2" ] || rm -f "$1/CMakeCache.txt"
   mkdir -p "$1"
   echo "$2" >"$1/preset.txt"
@@ -114,7 +116,7 @@ build() { # part, preset, targets (or nothing for all), and after -- what else t
   if have ninja && [ -e "build/$part/CMakeCache.txt" ] && ! grep -q '^CMAKE_GENERATOR:INTERNAL=Ninja$' "build/$part/CMakeCache.txt"; then
     rm -rf "build/$part"
   fi
-  forget_other_preset "build/$part" "$preset"
+  forget_other_preset "build/$part" "$preset${*:+ $*}"
   cmake --preset "$preset" -B "build/$part" "${generator[@]}" "$@" </dev/null >"$log" 2>&1 &&
     cmake --build "build/$part" -j "$jobs" ${targets:+--target $targets} ${keep_going[@]+"${keep_going[@]}"} </dev/null >>"$log" 2>&1 || rc=1
   if [ $rc != 0 ]; then
@@ -144,10 +146,10 @@ second_mpi() { [ "$mpi" != mpich ] && have mpicxx.mpich && have mpiexec.mpich; }
 mapfile -t sources < <(find include tests bench examples -name '*.hpp' -o -name '*.cpp' -o -name '*.cu' | sort)
 if [ $quick = 1 ]; then
   # Beside each other: each has a step that others wait for.
-  second_mpi && build mpich mpich "" -DCMAKE_CXX_FLAGS_DEBUG="-O0 -g0" -DCMAKE_CXX_FLAGS=-DOMNI_TEST_FEW \
-    -DOMNI_TEST_RANKS=2 -DOMNI_TEST_MESSAGE_RANKS=2 -DOMNI_TEST_FAULT_RANKS=3 "-DOMNI_MPI_TESTS_EXCLUDE=(matrix_|encoded|sweep|sparse|device|plans|large|.*levels)" &
+  second_mpi && { build mpich mpich "" -DCMAKE_CXX_FLAGS_DEBUG="-O0 -g0" -DCMAKE_CXX_FLAGS=-DOMNI_TEST_FEW \
+    -DOMNI_TEST_RANKS=2 -DOMNI_TEST_MESSAGE_RANKS=2 -DOMNI_TEST_FAULT_RANKS=3 "-DOMNI_MPI_TESTS_EXCLUDE=(matrix_|encoded|sweep|sparse|device|plans|large|.*levels)" & } && beside=$!
   build asan quick-asan "" ${compiler[@]+"${compiler[@]}"}
-  wait
+  [ -z "${beside:-}" ] || wait "$beside" || add_test build.mpich.ended 10 false
   wanted lint && have clang-format && add_test lint.format 120 clang-format --dry-run -Werror "${sources[@]}"
 else
   build asan asan ""

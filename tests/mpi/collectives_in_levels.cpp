@@ -65,7 +65,7 @@ TEST_CASE("two levels: ranks of a host that do not follow each other") {
   }
 }
 
-TEST_CASE("two levels: few elements of a block, in all four and in place") {
+TEST_CASE("two levels: few elements of a block, in all four, and a reduce_scatter in place") {
   const auto part = std::size_t{70000}, n = part * static_cast<std::size_t>(size());
   const auto value = [](std::size_t i, int r) {  // about one in 700, and some that cancel
     const auto h = (i + 1) * 0x9e3779b97f4a7c15U ^ static_cast<std::uint64_t>(r % 2 + 1) * 0xbf58476d1ce4e5b9U;

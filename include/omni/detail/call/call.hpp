@@ -78,20 +78,29 @@ class call : public call_blocks {
   /// Up to this share of elements blocks may travel in wide ones.
   static constexpr double few_elements = 1.0 / 32;
   /// The same call in blocks of up to 4096 elements, where so few of them are not null that what each block costs on the way,
-  /// beside its elements, is most of it. Nothing where it is not, where a wide block would have less than one on average, where
-  /// packets hold fewer than three, where fewer than 16 blocks would be left for each of the `owners` of the tensor, or where a bit
-  /// for each element of an owner's share would take more than 2 MiB. By nothing but what is the same on all ranks: a rank that
-  /// does not pack, or does not look at elements, gives the others a share of elements that is too large.
+  /// beside its elements, is most of it. Nothing where it is not; where a wide block would have less than one on average; where
+  /// packets hold fewer than three, or each of the `owners` of the tensor has fewer than 16; where an owner would remember too
+  /// much, for it keeps a bit for each place in its blocks, and the elements that this rank has there; and where more than half as
+  /// many blocks would be left.
+  ///
+  /// By nothing but what is the same on all ranks. A rank that does not pack, or does not look at elements, gives the others a
+  /// share of elements that is too large. Of a group ranks compare the largest block, and that says how large blocks are only
+  /// where a tensor has several.
   [[nodiscard]] std::optional<call> in_wide_blocks(std::size_t owners, std::size_t packet) const {
-    constexpr std::size_t most_elements = joined_elements::most, most_remembered = std::size_t{16} << 20U;
+    constexpr std::size_t most_elements = joined_elements::most, most_places = std::size_t{16} << 20U;
     const auto most_bytes = std::min(packet / 3, std::size_t{16} << 10U);
     if (!(agreed || is_stage) || shares || element_density > few_elements || owners == 0) return std::nullopt;
     if (!packs || !is_seen_exactly() || !may_join_blocks() || uniform_ % 64 != 0) return std::nullopt;
-    const auto blocks = std::min(std::min(most_elements, most_bytes / element_bytes()) / uniform_, blocks_ / (16 * owners));
-    if (blocks < 2 || density * element_density * static_cast<double>(blocks * uniform_) < 1) return std::nullopt;
+    const auto n = std::min(std::min(most_elements, most_bytes / element_bytes()) / uniform_, blocks_ / (16 * owners));
+    if (n < 2) return std::nullopt;
+    const auto left = blocks_joined(n);
+    const auto places = (left + owners - 1) / owners * n * uniform_;
+    const auto found = density * element_density * static_cast<double>(size_);
+    if (left > blocks_ / 2 || found < static_cast<double>(left) ||
+        places > std::min(most_places, 4 * most_places / element_bytes()))
+      return std::nullopt;
     auto wide = *this;
-    wide.join_blocks(blocks);
-    if (wide.blocks_ / owners * wide.largest_ > most_remembered) return std::nullopt;
+    wide.join_blocks(n);
     return wide;
   }
   /// Says whether blocks are to be packed before they come here, where they can be (tensor_elsewhere).

@@ -209,7 +209,14 @@ class call_blocks : public call_elements {
     is_plain_ = uniform_ != 0 && !group_ && !elsewhere_ && !(view_ && view_->cut) && !(codec_ && codec_->scatters());
   }
 
-  // Where they may be, n blocks become one: of one tensor, and of one part.
+  // How many blocks there are when n have become one.
+  [[nodiscard]] std::size_t blocks_joined(std::size_t n) const {
+    const auto elements = n * uniform_;
+    if (group_) return group_->blocks_of(elements);
+    if (view_ && view_->cut) return view_->cut->blocks_of(elements);
+    return (size_ + elements - 1) / elements;
+  }
+  // Where they may, n blocks become one: never of two tensors, or of two parts.
   void join_blocks(std::size_t n) {
     uniform_ *= n;
     largest_ = std::min(uniform_, size_);

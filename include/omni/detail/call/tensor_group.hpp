@@ -29,6 +29,12 @@ class tensor_group {
       add(n, loops.count(policies, n), loops.largest(policies, n));
     }
   }
+  /// How many blocks of so many elements they would have.
+  [[nodiscard]] std::size_t blocks_of(std::size_t elements) const {
+    std::size_t all = 0;
+    for (const auto& t : tensors_) all += (t.size + elements - 1) / elements;
+    return all;
+  }
   /// The same tensors, in blocks of so many elements.
   [[nodiscard]] tensor_group in_blocks_of(std::size_t elements) const {
     tensor_group made(in_, out_);

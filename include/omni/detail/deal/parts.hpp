@@ -12,7 +12,7 @@
 
 namespace omni::detail {
 
-/// Of parts: they lie apart, and a visit to another one costs more than one to the next blocks.
+/// How many blocks of a part follow each other before the next part has its turn: more than elsewhere, for parts lie apart.
 inline std::size_t longest_stripe(std::size_t element_bytes, std::size_t largest_block) {
   return 4 * stripe_blocks(element_bytes, largest_block);
 }
@@ -34,6 +34,12 @@ class parts {
       blocks_ += p.blocks;
     }
     map_ = stripes::of_shares(rows, std::max<std::size_t>(all_.size(), 1), longest_stripe);
+  }
+  /// How many blocks of so many elements there would be in the order of the map.
+  [[nodiscard]] std::size_t blocks_of(std::size_t elements) const {
+    std::size_t rows = 0;
+    for (const auto& p : all_) rows = std::max(rows, (p.size + elements - 1) / elements);
+    return rows * all_.size();
   }
   /// The same parts, in blocks of so many elements.
   [[nodiscard]] parts in_blocks_of(std::size_t elements, std::size_t longest_stripe) const {

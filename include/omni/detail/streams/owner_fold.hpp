@@ -34,7 +34,7 @@ class owner_fold : protected lent_state<stream_state>, public stream_exchange {
   /// Of a call, which lives as long; perhaps in wide blocks.
   owner_fold(ownership who, const stream_options& options, const call& call, const any_transport& transport, any_mailbox& messages)
       : stream_exchange(roles_of(who, call, transport.size()), transport, messages, *s_),
-        wide_(who == ownership::shared ? call.in_wide_blocks(owners(), packet_bytes(options, transport, call)) : std::nullopt),
+        wide_(may_be_wide(who, call) ? call.in_wide_blocks(owners(), packet_bytes(options, transport, call)) : std::nullopt),
         caller_(call),
         call_(wide_ ? *wide_ : call),
         self_(owner_of(rank_)),
@@ -87,6 +87,10 @@ class owner_fold : protected lent_state<stream_state>, public stream_exchange {
   std::ptrdiff_t saved_ = 0;  ///< bytes
 
  private:
+  // Servers know nothing of wide blocks, and of a stage that keeps its results what was sent is cleared block by block.
+  static bool may_be_wide(ownership who, const call& call) {
+    return who != ownership::servers && (who != ownership::kept || call.kind != collective_kind::allreduce);
+  }
   // Of packets for the blocks that the caller has.
   [[nodiscard]] std::size_t packet_bytes(const stream_options& options, const any_transport& transport, const call& call) const {
     const auto block = call.largest_block() * std::max(call.element_bytes(), call.result_bytes());

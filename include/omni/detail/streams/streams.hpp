@@ -187,7 +187,6 @@ class stream_engine : public owner_fold {
     const bool mine = !replicated_ && !served() && owner == self_;
     if (!mine && packs_) n = 1;
     s_->found.add(block, n);
-    if (mine && wide_) s_->wide.remember(scan_, block, row, n);
     if (!mine && packs_) {
       auto& packer = s_->packer;
       if (std::exchange(measured_, block + 1) != block + 1) {
@@ -211,7 +210,10 @@ class stream_engine : public owner_fold {
       report_.elements_sent += size * n;
       call_.sent(block, n);
     }
-    if (mine || replicated_) s_->own.add(row, n);
+    if (mine || replicated_) {
+      if (wide_) s_->wide.remember(scan_, block, row, n);
+      s_->own.add(row, n);
+    }
     return n;
   }
   // Folds every row that all streams cover.
