@@ -12,10 +12,10 @@ usage() {
 usage: tests/run.sh [--full] [--parts LIST] [--mpi openmpi|mpich] [--help]
 
 Installs what is missing (Debian and Ubuntu, as root or with sudo; elsewhere it says what is missing and stops), builds into build/,
-and ends with one ctest over all of it. Without --full all tests run once, unoptimised, with fewer rank counts and random draws:
-compiled with clang++, which takes half the time, but for CUDA's (the tests and one example) and MPICH's (those of what omni asks of
-MPI, on two ranks, and of ranks that fail), with g++; those unit tests under the address sanitizer that read what peers send or are about memory; and
-clang-format.
+and ends with one ctest over all of it. Without --full all tests run once, unoptimised, with fewer rank counts and random draws.
+They are compiled with clang++, which takes half the time. g++ compiles CUDA's (the tests and one example) and MPICH's (what omni asks
+of MPI, on two ranks, and ranks that fail). The unit tests that read what peers send, or are about memory, run under the address
+sanitizer. Of the headers those that users name are compiled alone. clang-format looks at all sources.
 
   --full       in these parts:
     default    everything, -O2, all rank counts, examples, consumers, what must not compile, each header alone; CUDA where nvcc is;
