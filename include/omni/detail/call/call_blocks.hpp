@@ -218,19 +218,17 @@ class call_blocks : public call_elements {
   }
   // Where they may, n blocks become one: never of two tensors, or of two parts.
   void join_blocks(std::size_t n) {
+    blocks_ = blocks_joined(n);
     uniform_ *= n;
     largest_ = std::min(uniform_, size_);
     if (group_) {
       group_ = std::make_shared<const tensor_group>(group_->in_blocks_of(uniform_));
-      blocks_ = group_->blocks();
       largest_ = group_->largest_block();
     } else if (view_ && view_->cut) {
       auto view = *view_;
-      view.cut = view.cut->in_blocks_of(uniform_, longest_stripe(element_bytes(), uniform_));
-      blocks_ = view.cut->map().blocks();
+      view.cut = view.cut->in_blocks_of(uniform_, stripe_of_parts(element_bytes(), uniform_));
+      blocks_ = view.cut->map().blocks();  // whole stripes of them
       view_ = std::make_shared<const tensor_view>(std::move(view));
-    } else {
-      blocks_ = (size_ + uniform_ - 1) / uniform_;
     }
   }
 

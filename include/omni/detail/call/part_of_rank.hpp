@@ -26,7 +26,7 @@ inline parts cut_in_parts(const call& c, std::span<const std::size_t> sizes) {
     first += n;
     largest = std::max(largest, c.loops().largest(c.policies(), n));
   }
-  return {std::move(all), longest_stripe(c.element_bytes(), largest)};
+  return {std::move(all), stripe_of_parts(c.element_bytes(), largest)};
 }
 
 /// Part k of a tensor that lies in the input of a reduce_scatter, or in the output of an allgather, which is then its input, too.

@@ -23,7 +23,6 @@ class tensor_group {
   tensor_group(const element_loops& loops, const void* policies, std::vector<std::span<const std::byte>> in,
                std::vector<std::span<std::byte>> out)
       : tensor_group(std::move(in), std::move(out)) {
-    if (in_.size() > std::numeric_limits<std::uint32_t>::max()) throw usage("omni: a group of more than 2^32 tensors");
     for (const auto& tensor : in_) {
       const auto n = tensor.size() / loops.element_bytes;
       add(n, loops.count(policies, n), loops.largest(policies, n));
@@ -65,6 +64,7 @@ class tensor_group {
  private:
   tensor_group(std::vector<std::span<const std::byte>> in, std::vector<std::span<std::byte>> out)
       : in_(std::move(in)), out_(std::move(out)) {
+    if (in_.size() > std::numeric_limits<std::uint32_t>::max()) throw usage("omni: a group of more than 2^32 tensors");
     tensors_.reserve(in_.size());
     for (std::size_t i = 0; i < in_.size(); ++i) in_place_ = in_place_ && in_[i].data() == out_[i].data();
   }

@@ -13,7 +13,7 @@
 namespace omni::detail {
 
 /// How many blocks of a part follow each other before the next part has its turn: more than elsewhere, for parts lie apart.
-inline std::size_t longest_stripe(std::size_t element_bytes, std::size_t largest_block) {
+inline std::size_t stripe_of_parts(std::size_t element_bytes, std::size_t largest_block) {
   return 4 * stripe_blocks(element_bytes, largest_block);
 }
 

@@ -87,7 +87,7 @@ class owner_fold : protected lent_state<stream_state>, public stream_exchange {
   std::ptrdiff_t saved_ = 0;  ///< bytes
 
  private:
-  // Servers know nothing of wide blocks, and of a stage that keeps its results what was sent is cleared block by block.
+  // Servers know nothing of wide blocks. A stage of an allreduce that keeps its results clears what it has sent, block by block.
   static bool may_be_wide(ownership who, const call& call) {
     return who != ownership::servers && (who != ownership::kept || call.kind != collective_kind::allreduce);
   }
