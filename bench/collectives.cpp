@@ -70,6 +70,13 @@ std::string print_size(std::size_t n) {
   return std::to_string(n) + " B";
 }
 
+/// The share of a tensor's bytes that a rank has to send if its elements are not null at random: bits or positions of a block,
+/// whichever is shorter, and those elements, of `bytes` each; or all.
+double packed_share(double density, std::size_t bytes) {
+  const auto w = static_cast<double>(bytes);
+  return std::min({1.0, density + 1 / (8 * w), density * (1 + 1 / w)});
+}
+
 /// The ranks that call, which are all but the servers.
 struct world {
   MPI_Comm comm;
@@ -297,10 +304,17 @@ nlohmann::json measure(const world& w, const options& o, const std::vector<MPI_C
         better_choice = others[i];
       }
     // A worker sends d S and receives u S; each of K servers the N-th of that from and to every worker.
-    const double through_servers = std::max(d, u) * std::max(1.0, N / std::max(o.servers, 1));
+    const bool packs = o.pattern == "elements" && o.pack != "never";
+    const double united = allreduces || reduces ? 1 - std::pow(1 - density, N) : density;
+    const double own = packs ? packed_share(density, sizeof(T)) / (gathers ? N : 1) : d,
+                 all_of_it = packs ? packed_share(united, sizeof(T)) : u;
+    const double through_servers = std::max(own, all_of_it) * std::max(1.0, N / std::max(o.servers, 1));
     // Of the tensor, over the link that carries most.
     // A rank's blocks of an allgather are those of its part.
-    const double carried = allreduces ? (N - 1) / N * (d + u) : gathers ? (N - 1) * d : in_parts ? (N - 1) / N * d : std::max(d, u);
+    const double carried = allreduces ? (N - 1) / N * (own + all_of_it)
+                           : gathers  ? (N - 1) * own
+                           : in_parts ? (N - 1) / N * own
+                                      : std::max(own, all_of_it);
     const double floor = w.cluster != nullptr ? through_servers * S / limit.link + S / limit.scan
                                               : std::max(carried * S / limit.link, S / limit.scan);
     const double dense_bytes = allreduces ? 2 * (N - 1) / N * S : in_parts ? (N - 1) / N * S : S;
@@ -336,7 +350,7 @@ nlohmann::json measure(const world& w, const options& o, const std::vector<MPI_C
                        {"speedup", mpi_best / time},
                        {"speedup_default", mpi_default / time},
                        {"time_over_limit", time / floor}};
-    std::printf("%9s %9zu %7s %6.1f%% %-10s %11.1f %11.1f %11.1f/%zu %7.2f %7.2f %10.0f %6.0f %8.2f %7.2f\n",
+    std::printf("%9s %9zu %7s %6.4g%% %-10s %11.1f %11.1f %11.1f/%zu %7.2f %7.2f %10.0f %6.0f %8.2f %7.2f\n",
                 print_size(n * sizeof(T)).c_str(), n, type.c_str(), percent, std::string(report.topology).c_str(), time * 1e6,
                 mpi_default * 1e6, mpi_best * 1e6, best, S / time / 1e9, dense_bytes / time / 1e9, sent, bad, mpi_best / time,
                 time / floor);

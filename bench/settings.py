@@ -47,8 +47,8 @@ def main():
         cores = "" if row["round_trip_ns"] == 0 else "moved" if same and not as_far else "far" if row["far"] else "near"
         mpi = "" if alone else f"{best[0]:.1f}/{best[1]} {best[2]}"
         ratios = f"{'':>9} {'':>14}" if alone else f"{row['speedup']:>9.2f} {row['speedup_as_found']:>14.2f}"
-        print(f"{size(row['bytes']):>8} {100 * row['density']:>6.1f} % {cores:<5} {row['topology']:<11} {row['omni_us']:>10.1f} {mpi:>28} "
-              f"{ratios} {row['bytes_sent']:>11.0f} {row['wrong']:>6.0f} {row['time_over_limit']:>8.2f}  {better}")
+        print(f"{size(row['bytes']):>8} {100 * row['density']:>6.4g} % {cores:<5} {row['topology']:<11} {row['omni_us']:>10.1f} {mpi:>28} "
+              f"{ratios} {row['bytes_sent']:>11.0f} {row['wrong']:>6.0f} {row['time_over_limit']:>8.2f}  {better}".rstrip())
     found["settings"] = [found["setting"]] + [o["setting"] for o in others]
     with open(args.out, "w", encoding="utf-8") as out:
         json.dump(found, out, indent=1)

@@ -130,8 +130,10 @@ template <class Find, class Gather, class Scatter>
 void check_kernels(std::size_t size, const Find& find, const Gather& gather, const Scatter& scatter) {
   using namespace omni::detail;
   auto g = patterns::make_generator(20263, static_cast<int>(size));
+  std::vector<std::size_t> lengths{1023, 1025, 2100, 4095, 4097, 5000};  // AVX-512 takes up to 4096 at a time
+  for (std::size_t n = 1; n < 700; n += testing::few ? 7 : 1) lengths.push_back(n);
   for (const bool plain : {true, false})
-    for (std::size_t n = 1; n < 700; n += testing::few ? 7 : 1) {
+    for (const auto n : lengths) {
       const auto element = null_of(size, plain);
       const null_element null(element.data(), size);
       const auto offset = g() % 67;
@@ -162,11 +164,11 @@ void check_kernels_of(bool avx2, bool avx512) {
   using namespace omni::detail;
   if (avx2)
     check_kernels(
-        Size, [](auto... a) { return find_elements_avx2<Size>(a...); }, [](auto... a) { gather_elements_avx2<Size>(a...); },
+        Size, [](auto... a) { return find_elements_avx2<Size>(a..., 64); }, [](auto... a) { gather_elements_avx2<Size>(a...); },
         [](auto... a) { scatter_elements_avx2<Size>(a...); });
   if (avx512)
     check_kernels(
-        Size, [](auto... a) { return find_elements_avx2<Size>(a...); },
+        Size, [](auto... a) { return find_elements_avx512<Size>(a..., 64); },
         [](auto b, auto bits, auto /*total*/, auto to) { gather_elements_avx512<Size>(b, bits, to); },
         [](auto from, auto bits, auto /*total*/, auto b) { scatter_elements_avx512<Size>(from, bits, b); });
 }

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <numeric>
 #include <omni/detail/shared/shared_memory.hpp>
 #include <omni/omni.hpp>
@@ -15,6 +16,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "../support/draws.hpp"
@@ -229,6 +231,36 @@ TEST_CASE("shared memory: small calls that differ are told apart, and the next o
   for (std::size_t r = 0; r < 3; ++r) {
     CHECK(field[r] == "count");
     CHECK(afterwards[r] == "right");
+  }
+}
+
+TEST_CASE("shared memory: a rank that tells a share above 1 is named, and a share that is no number counts for nothing") {
+  constexpr double huge = 1e30, none = std::numeric_limits<double>::quiet_NaN();
+  std::vector<std::string> why(6);
+  std::vector<double> density(2);
+  sharing::run(2, [&](sharing& comm) {
+    auto& records = comm.shared_window()->records();
+    const auto r = static_cast<std::size_t>(comm.rank());
+    const auto agreed = [&](std::uint32_t call, double share, double of_elements) {
+      records.tell(call, 5, share, of_elements, {}, {});
+      while (!records.heard(call)) std::this_thread::yield();
+      return records.agreed(call);
+    };
+    std::uint32_t call = 0;
+    for (const auto& [share, of_elements] : {std::array{huge, 0.5}, std::array{0.5, 1.25}, std::array{none, none}}) {
+      try {
+        const auto a = agreed(call, r == 1 ? share : 0.25, r == 1 ? of_elements : 0.25);
+        density[r] = a.density;
+      } catch (const omni::protocol& e) {
+        why[2 * call + r] = e.what();
+      }
+      ++call;
+    }
+  });
+  for (std::size_t i = 0; i < 4; ++i) CHECK(why[i] == "omni: packet from rank 1 refused: agrees on a share that is none");
+  for (std::size_t r = 0; r < 2; ++r) {
+    CHECK(why[4 + r].empty());
+    CHECK(density[r] == 0.25);
   }
 }
 

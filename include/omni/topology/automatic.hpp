@@ -68,10 +68,11 @@ struct automatic {
     return bytes <= most && bytes * static_cast<std::size_t>(ranks) <= most;
   }
   /// Whether what every rank gives goes element by element, if such shares of blocks and of their elements are not null: in few
-  /// blocks, or with many elements, copying whole blocks is faster (docs/tuning.md).
-  [[nodiscard]] static constexpr bool is_packed_inside(double density, double elements, std::size_t ranks) {
-    const auto share = density * elements;
-    return density > 0.05 && share < 0.025 && share * static_cast<double>(ranks) < 0.1;
+  /// blocks, or with many elements, copying whole blocks is faster, between near cores sooner than between far ones
+  /// (docs/tuning.md).
+  [[nodiscard]] static constexpr bool is_packed_inside(double density, double elements, std::size_t ranks, bool far) {
+    const auto share = density * elements, of_ranks = share * static_cast<double>(ranks);
+    return density > 0.05 && (far ? share < 0.025 && of_ranks < 0.1 : share < 0.016 && of_ranks < 0.045);
   }
   /// Up to which size no rank asks the others anything: MPI's own allreduce, where ranks do not share memory.
   [[nodiscard]] std::size_t small_limit(const detail::selection_context& here) const {

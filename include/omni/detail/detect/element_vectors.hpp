@@ -13,9 +13,8 @@
 #include "element_words.hpp"
 #include "mark.hpp"
 
-// The loops of element_words.hpp by vectors, for elements of 1, 2, 4 and 8 bytes. AVX2 finds them at the speed of memory; they are
-// gathered and scattered by AVX-512, where the processor compresses and expands all of them, or by AVX2. By the compilers' own
-// vectors: immintrin.h is as long as all that the library includes beside it.
+// The loops of element_words.hpp by AVX2, for elements of 1, 2, 4 and 8 bytes; element_vectors_512.hpp has them by AVX-512. By the
+// compilers' own vectors: immintrin.h is as long as all that the library includes beside it.
 
 #if OMNI_DETAIL_X86 && defined(__x86_64__)
 #define OMNI_DETAIL_ELEMENT_VECTORS 1
@@ -99,14 +98,20 @@ __attribute__((target("avx2,bmi2"), always_inline)) inline std::uint64_t differ_
                                                                                       std::index_sequence<I...> /*vectors*/) {
   return (... | (elements_that_differ<Bytes>(p + 32 * I, pattern) << (32 / Bytes * I)));
 }
+/// Fetches some lines that will be read soon.
+template <std::size_t Lines>
+[[gnu::always_inline]] inline void fetch(const std::byte* from) {
+  for (std::size_t i = 0; i < Lines; ++i) __builtin_prefetch(from + 64 * i, 0, 2);
+}
 /// find_elements() of whole words.
 template <std::size_t Bytes>
 __attribute__((target("avx2,bmi2,popcnt"))) std::size_t find_elements_avx2(const std::byte* block, const null_element& null,
-                                                                           std::span<std::uint64_t> bits) {
+                                                                           std::span<std::uint64_t> bits, std::size_t ahead) {
   vector256 pattern;
   std::memcpy(&pattern, null.line().data(), sizeof(pattern));
   std::size_t found = 0;
   for (auto& word : bits) {
+    fetch<Bytes>(block + ahead);
     word = differ_of_64<Bytes>(block, pattern, std::make_index_sequence<2 * Bytes>{});
     found += static_cast<std::size_t>(std::popcount(word));
     block += 64 * Bytes;
@@ -218,134 +223,6 @@ __attribute__((target("avx2,bmi2,popcnt"))) void scatter_elements_avx2(const std
     from += here * Bytes;
     total -= here;
   }
-}
-
-// ---- AVX-512
-
-using bytes512 [[gnu::vector_size(64)]] = char;
-using shorts512 [[gnu::vector_size(64)]] = short;
-using ints512 [[gnu::vector_size(64)]] = int;
-
-// What masked loads and stores of narrow elements say they point to.
-#if defined(__clang__)
-using bytes_there = bytes512;
-using shorts_there = shorts512;
-#else
-using bytes_there = char;
-using shorts_there = short;
-#endif
-
-/// A mask as a word. GCC 12 was seen to store one of 16 bits, when it had no register left, and to read 64 back: here it must be in
-/// a register of its own.
-template <class Mask>
-[[gnu::always_inline]] inline std::uint64_t word_of(Mask mask) {
-  asm("" : "+r"(mask));
-  return mask;
-}
-/// 64 bytes of elements; those that the mask has not are not there.
-template <std::size_t Bytes>
-__attribute__((target("avx512f,avx512bw,avx512vbmi2"), always_inline)) inline vector512 loaded(const std::byte* from,
-                                                                                               std::uint64_t mask) {
-  const vector512 none{};
-  const auto bytes = reinterpret_cast<bytes512>(none);
-  if constexpr (Bytes == 1)
-    return reinterpret_cast<vector512>(__builtin_ia32_loaddquqi512_mask(reinterpret_cast<const bytes_there*>(from), bytes, mask));
-  else if constexpr (Bytes == 2)
-    return reinterpret_cast<vector512>(__builtin_ia32_loaddquhi512_mask(
-        reinterpret_cast<const shorts_there*>(from), reinterpret_cast<shorts512>(none), static_cast<std::uint32_t>(mask)));
-  else if constexpr (Bytes == 4)
-    return reinterpret_cast<vector512>(__builtin_ia32_loaddqusi512_mask(
-        reinterpret_cast<const int*>(from), reinterpret_cast<ints512>(none), static_cast<std::uint16_t>(mask)));
-  else return __builtin_ia32_loaddqudi512_mask(reinterpret_cast<const long long*>(from), none, static_cast<std::uint8_t>(mask));
-}
-template <std::size_t Bytes>
-__attribute__((target("avx512f,avx512bw,avx512vbmi2"), always_inline)) inline void store(std::byte* to, const vector512& v,
-                                                                                         std::uint64_t mask) {
-  if constexpr (Bytes == 1)
-    __builtin_ia32_storedquqi512_mask(reinterpret_cast<bytes_there*>(to), reinterpret_cast<bytes512>(v), mask);
-  else if constexpr (Bytes == 2)
-    __builtin_ia32_storedquhi512_mask(reinterpret_cast<shorts_there*>(to), reinterpret_cast<shorts512>(v),
-                                      static_cast<std::uint32_t>(mask));
-  else if constexpr (Bytes == 4)
-    __builtin_ia32_storedqusi512_mask(reinterpret_cast<int*>(to), reinterpret_cast<ints512>(v), static_cast<std::uint16_t>(mask));
-  else __builtin_ia32_storedqudi512_mask(reinterpret_cast<long long*>(to), v, static_cast<std::uint8_t>(mask));
-}
-template <std::size_t Bytes>
-__attribute__((target("avx512f,avx512bw,avx512vbmi2"), always_inline)) inline vector512 compressed(const vector512& v,
-                                                                                                   std::uint64_t mask) {
-  const vector512 none{};
-  if constexpr (Bytes == 1)
-    return reinterpret_cast<vector512>(
-        __builtin_ia32_compressqi512_mask(reinterpret_cast<bytes512>(v), reinterpret_cast<bytes512>(none), mask));
-  else if constexpr (Bytes == 2)
-    return reinterpret_cast<vector512>(__builtin_ia32_compresshi512_mask(
-        reinterpret_cast<shorts512>(v), reinterpret_cast<shorts512>(none), static_cast<std::uint32_t>(mask)));
-  else if constexpr (Bytes == 4)
-    return reinterpret_cast<vector512>(__builtin_ia32_compresssi512_mask(
-        reinterpret_cast<ints512>(v), reinterpret_cast<ints512>(none), static_cast<std::uint16_t>(mask)));
-  else return __builtin_ia32_compressdi512_mask(v, none, static_cast<std::uint8_t>(mask));
-}
-template <std::size_t Bytes>
-__attribute__((target("avx512f,avx512bw,avx512vbmi2"), always_inline)) inline vector512 expanded(const vector512& v,
-                                                                                                 std::uint64_t mask) {
-  const vector512 none{};
-  if constexpr (Bytes == 1)
-    return reinterpret_cast<vector512>(
-        __builtin_ia32_expandqi512_mask(reinterpret_cast<bytes512>(v), reinterpret_cast<bytes512>(none), mask));
-  else if constexpr (Bytes == 2)
-    return reinterpret_cast<vector512>(__builtin_ia32_expandhi512_mask(
-        reinterpret_cast<shorts512>(v), reinterpret_cast<shorts512>(none), static_cast<std::uint32_t>(mask)));
-  else if constexpr (Bytes == 4)
-    return reinterpret_cast<vector512>(__builtin_ia32_expandsi512_mask(
-        reinterpret_cast<ints512>(v), reinterpret_cast<ints512>(none), static_cast<std::uint16_t>(mask)));
-  else return __builtin_ia32_expanddi512_mask(v, none, static_cast<std::uint8_t>(mask));
-}
-/// A bit for each of up to 64 words that is not 0: whether one is cannot be guessed, so nothing branches on it.
-__attribute__((target("avx512f"), always_inline)) inline std::uint64_t words_not_0(std::span<const std::uint64_t> bits) {
-  std::uint64_t some = 0;
-  for (std::size_t w = 0; w < bits.size(); w += 8) {
-    const auto n = bits.size() - w;
-    const auto* const at = reinterpret_cast<const long long*>(bits.data() + w);
-    const vector512 eight = __builtin_ia32_loaddqudi512_mask(at, vector512{}, static_cast<std::uint8_t>(ones(n)));
-    const std::uint8_t mask = __builtin_ia32_cmpq512_mask(eight, vector512{}, 4, 0xff);
-    some |= word_of(mask) << w;
-  }
-  return some;
-}
-template <std::size_t Bytes>
-__attribute__((target("avx512f,avx512bw,avx512vbmi2,popcnt"))) void gather_elements_avx512(const std::byte* block,
-                                                                                           std::span<const std::uint64_t> bits,
-                                                                                           std::byte* to) {
-  for (; !bits.empty(); bits = bits.subspan(std::min<std::size_t>(64, bits.size())), block += 64 * 64 * Bytes)
-    for (auto some = words_not_0(bits.first(std::min<std::size_t>(64, bits.size()))); some != 0; some &= some - 1) {
-      const auto w = static_cast<std::size_t>(std::countr_zero(some));
-      for (std::size_t i = 0; i < 64; i += 64 / Bytes) {
-        const auto mask = bits[w] >> i & ones(64 / Bytes);
-        const auto found = static_cast<std::size_t>(std::popcount(mask));
-        store<Bytes>(to, compressed<Bytes>(loaded<Bytes>(block + (64 * w + i) * Bytes, mask), mask), ones(found));
-        to += found * Bytes;
-      }
-    }
-}
-template <std::size_t Bytes>
-__attribute__((target("avx512f,avx512bw,avx512vbmi2,popcnt"))) void scatter_elements_avx512(const std::byte* from,
-                                                                                            std::span<const std::uint64_t> bits,
-                                                                                            std::byte* block) {
-  for (; !bits.empty(); bits = bits.subspan(std::min<std::size_t>(64, bits.size())), block += 64 * 64 * Bytes)
-    for (auto some = words_not_0(bits.first(std::min<std::size_t>(64, bits.size()))); some != 0; some &= some - 1) {
-      const auto w = static_cast<std::size_t>(std::countr_zero(some));
-      if (auto word = bits[w]; std::popcount(word) <= few_bits) {  // lines of which nothing changes are not fetched
-        for (; word != 0; word &= word - 1, from += Bytes)
-          std::memcpy(block + (64 * w + static_cast<std::size_t>(std::countr_zero(word))) * Bytes, from, Bytes);
-        continue;
-      }
-      for (std::size_t i = 0; i < 64; i += 64 / Bytes) {
-        const auto mask = bits[w] >> i & ones(64 / Bytes);
-        const auto found = static_cast<std::size_t>(std::popcount(mask));
-        store<Bytes>(block + (64 * w + i) * Bytes, expanded<Bytes>(loaded<Bytes>(from, ones(found)), mask), mask);
-        from += found * Bytes;
-      }
-    }
 }
 
 }  // namespace omni::detail

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -92,6 +93,22 @@ void scatter_elements_portable(const std::byte* from, Bytes element, std::span<c
     std::memcpy(block + i * element, from, element);
     from += element;
   });
+}
+/// A word for each bit of `any`: the next one of `from` where `some` has it, too, else 0. How many there are. Which it has cannot
+/// be guessed, so nothing branches on it.
+inline std::size_t spread_words(std::span<const std::byte> from, std::uint64_t some, std::uint64_t any, std::uint64_t* to) {
+  std::array<std::uint64_t, 65> words;  // NOLINT(cppcoreguidelines-pro-type-member-init): those that are read have been written
+  words[from.size() / sizeof(words[0])] = 0;
+  std::memcpy(words.data(), from.data(), from.size());
+  std::size_t n = 0;
+  for (std::size_t next = 0; any != 0; any >>= 1U, some >>= 1U) {
+    const auto skip = std::countr_zero(any);
+    any >>= skip;
+    some >>= skip;
+    to[n++] = words[next] & (~(some & 1U) + 1);
+    next += some & 1U;
+  }
+  return n;
 }
 /// Of `bits` those where `of` has some, moved together. `to` has as many words as they need.
 inline void pick_bits_portable(std::span<const std::uint64_t> bits, std::span<const std::uint64_t> of,

@@ -7,8 +7,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <type_traits>
 
 #include "element_vectors.hpp"
+#include "element_vectors_512.hpp"
 #include "element_words.hpp"
 #include "mark.hpp"
 
@@ -50,21 +52,25 @@ inline void pick_bits(std::span<const std::uint64_t> bits, std::span<const std::
 #if OMNI_DETAIL_ELEMENT_VECTORS
 /// find_elements() of whole words, for elements of 1, 2, 4, 8 or 16 bytes. Not inlined, nor are the others: code that each would
 /// have again.
-[[gnu::noinline]] inline std::size_t find_in_words(const std::byte* block, const null_element& null,
-                                                   std::span<std::uint64_t> bits) {
+[[gnu::noinline]] inline std::size_t find_in_words(const std::byte* block, const null_element& null, std::span<std::uint64_t> bits,
+                                                   std::size_t ahead) {
+  const bool wide = for_elements() == element_instructions::avx512;
+  const auto find = [&]<std::size_t Bytes>(std::integral_constant<std::size_t, Bytes> /*of an element*/, auto to) {
+    return wide ? find_elements_avx512<Bytes>(block, null, to, ahead) : find_elements_avx2<Bytes>(block, null, to, ahead);
+  };
   switch (null.bytes()) {
     case 1:
-      return find_elements_avx2<1>(block, null, bits);
+      return find(std::integral_constant<std::size_t, 1>{}, bits);
     case 2:
-      return find_elements_avx2<2>(block, null, bits);
+      return find(std::integral_constant<std::size_t, 2>{}, bits);
     case 4:
-      return find_elements_avx2<4>(block, null, bits);
+      return find(std::integral_constant<std::size_t, 4>{}, bits);
     case 8:
-      return find_elements_avx2<8>(block, null, bits);
+      return find(std::integral_constant<std::size_t, 8>{}, bits);
     default: {
       for (auto& word : bits) {
         std::array<std::uint64_t, 2> halves;  // NOLINT(cppcoreguidelines-pro-type-member-init): written before it is read
-        find_elements_avx2<8>(block, null, halves);
+        find(std::integral_constant<std::size_t, 8>{}, std::span(halves));
         word = pairs_set_bmi2(halves[0], halves[1]);
         block += std::size_t{64} * 16;
       }
@@ -82,12 +88,14 @@ inline bool finds_by_vectors([[maybe_unused]] const null_element& null) {
   return false;
 #endif
 }
-/// Sets the bits of the n elements of a block that are not null. How many there are.
-inline std::size_t find_elements(const std::byte* block, std::size_t n, const null_element& null, std::span<std::uint64_t> bits) {
+/// Sets the bits of the n elements of a block that are not null. How many there are. Fetches as much from `ahead` bytes further on,
+/// for whoever goes on there: processors do not fetch ahead from one page of memory to another.
+inline std::size_t find_elements(const std::byte* block, std::size_t n, const null_element& null, std::span<std::uint64_t> bits,
+                                 [[maybe_unused]] std::size_t ahead = 0) {
 #if OMNI_DETAIL_ELEMENT_VECTORS
   if (finds_by_vectors(null)) {
     const auto whole = bits.first(n / 64);
-    const auto found = find_in_words(block, null, whole);
+    const auto found = find_in_words(block, null, whole, ahead);
     if (n % 64 == 0) return found;
     return found + find_elements_portable(block + whole.size() * 64 * null.bytes(), n % 64, null, bits.subspan(whole.size()));
   }

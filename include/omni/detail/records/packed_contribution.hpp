@@ -53,14 +53,13 @@ class packed_contribution {
     for (std::size_t first = 0; first < c.size(); first += row) {
       const auto n = std::min(row, c.size() - first);
       const auto* const from = c.in.data() + first * element;
-      fetch(from + n * element, std::min(row, c.size() - first - n) * element);
-      const auto found = find_elements(from, n, c.null(), bits);
+      const auto found = find_elements(from, n, c.null(), bits, n * element);
       const auto some = words_set(bits, words_of(n));
       std::memcpy(rows.data() + held, &some, sizeof(some));
       held += sizeof(some);
       if (some != 0) {
         gather_elements(bytes_of(bits), sizeof(some), {&some, 1}, rows.data() + held);
-        held += static_cast<std::size_t>(std::popcount(some)) * sizeof(some);
+        held += count_bits({&some, 1}) * sizeof(some);
         gather_elements(from, element, std::span(bits).first(words_of(n)), rows.data() + held);
         held += found * element;
         tell.elements_sent += found;
@@ -97,12 +96,6 @@ class packed_contribution {
  private:
   static constexpr std::size_t words = 64, row = 64 * words;
 
-  // The next row comes while this one is packed: processors do not fetch ahead from one page of memory to another.
-  static void fetch(const std::byte* from, std::size_t bytes) {
-#if defined(__GNUC__) || defined(__clang__)
-    for (std::size_t i = 0; i < bytes; i += 64) __builtin_prefetch(from + i, 0, 2);
-#endif
-  }
   // A row of a rank's contribution at a time. Nothing that it says is believed before it is checked, and it is read once: another
   // rank can write there.
   struct reader {
@@ -121,12 +114,7 @@ class packed_contribution {
     void read(std::uint64_t any, std::size_t n, std::size_t element) {
       found = 0;
       if (some == 0) return;
-      const std::array<std::uint64_t, 1> all{any}, mine{some};
-      std::array<std::uint64_t, 1> here{};
-      pick_bits(mine, all, here);
-      const auto k = count_bits(all);
-      std::fill_n(bits.begin(), k, 0);
-      scatter_elements(take(count_bits(mine) * sizeof(some)).data(), sizeof(some), here, reinterpret_cast<std::byte*>(bits.data()));
+      const auto k = spread_words(take(count_bits({&some, 1}) * sizeof(some)), some, any, bits.data());
       if (n % 64 != 0 && (any >> (n / 64)) != 0 && (bits[k - 1] & ~ones(n % 64)) != 0) wrong();
       found = count_bits(std::span(bits).first(k));
       elements = take(found * element);
@@ -144,8 +132,17 @@ class packed_contribution {
   // Blocks, by words of 64 elements in rows that ascend.
   class counter {
    public:
-    explicit counter(const call& c) : words_(c.uniform_block() / 64) {}
+    explicit counter(const call& c) : words_(c.uniform_block() / 64) {
+      if (words % words_ != 0) return;
+      for (std::size_t w = 0; w < words; w += words_) firsts_ |= std::uint64_t{1} << w;
+    }
     void add(std::size_t first, std::uint64_t some) {
+      if (firsts_ != 0) {  // a row has whole blocks
+        for (std::size_t held = 1; held < words_; held *= 2) some |= some >> held;
+        some &= firsts_;
+        count_ += count_bits({&some, 1});
+        return;
+      }
       for (auto block = first / words_; block * words_ < first + words; ++block) {
         const auto begin = std::max(block * words_, first) - first, end = std::min((block + 1) * words_ - first, words);
         if ((some & ones(end) & ~ones(begin)) == 0 || block == last_) continue;
@@ -157,6 +154,7 @@ class packed_contribution {
 
    private:
     std::size_t words_, last_ = ~std::size_t{0}, count_ = 0;
+    std::uint64_t firsts_ = 0;  // words of a row that begin a block
   };
   struct scratch {
     std::vector<std::byte> memory;
@@ -178,7 +176,7 @@ class packed_contribution {
   }
   // The elements of a row that some rank has, side by side for each rank, and what they come to. `any`: their words.
   static void fold_row(const call& c, scratch& s, std::uint64_t any, block_range here) {
-    const auto k = static_cast<std::size_t>(std::popcount(any));
+    const auto k = count_bits({&any, 1});
     s.sources.clear();
     for (const auto& r : s.readers) s.sources.push_back({std::span(r.bits).first(k), r.elements.data(), r.found});
     auto& joined = s.joined;

@@ -55,7 +55,7 @@ class piecewise_engine {
         rank_(static_cast<std::size_t>(transport.rank())),
         ranks_(static_cast<std::size_t>(transport.size())),
         parted_(c.kind != collective_kind::allreduce),
-        packed_(codec_ == nullptr && packs(c, ranks_)) {
+        packed_(codec_ == nullptr && packs(c, ranks_, window_.distance().is_far())) {
     const bool far = window_.distance().is_far();
     const bool has_root = parted_ && c.cut() == nullptr;
     depth_ = has_root ? most_depth : far && !packed_ ? 1 : 2;
@@ -174,8 +174,8 @@ class piecewise_engine {
     return c.is_plain() && (contribution::is_sparse(c) || !c.skips());
   }
   // Whether contributions are packed: where few elements are not null, by what the ranks have agreed on.
-  [[nodiscard]] static bool packs(const call& c, std::size_t ranks) {
-    return packed_contribution::suits(c) && automatic::is_packed_inside(c.density, c.element_density, ranks);
+  [[nodiscard]] static bool packs(const call& c, std::size_t ranks, bool far) {
+    return packed_contribution::suits(c) && automatic::is_packed_inside(c.density, c.element_density, ranks, far);
   }
   // Whether what a rank folds goes to the others.
   [[nodiscard]] bool has_results() const { return !parted_ && !packed_; }

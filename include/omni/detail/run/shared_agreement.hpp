@@ -94,7 +94,8 @@ class shared_agreement {
   };
   /// What the records come to. Precondition: heard().
   [[nodiscard]] outcome conclude(call& c, report& r) {
-    const auto a = window_->records().agreed(number_);
+    shared_records::agreement a;
+    taking([&] { a = window_->records().agreed(number_); });
     if (a.same && !a.has_room && fits(c)) window_->do_without();
     c.density = a.density;
     c.pack_by(a.has_room ? 1 : a.elements);  // in shared memory nobody packs who need not
@@ -231,7 +232,7 @@ class shared_agreement {
     r.bytes_sent = by_all_ ? told(mine) * (n - 1) : told(mine) + folded * (n - 1);
     r.bytes_received = by_all_ ? heard : heard / (n - 1);
   }
-  // A record that is never taken is never written over.
+  // A record that is never taken is never written over, so it is taken if f throws.
   template <class F>
   void taking(const F& f) const {
     try {

@@ -106,6 +106,7 @@ class shared_records : public record_sizes {
     double density = 0;      ///< of the densest
     double elements = 0;     ///< the same, of the elements of blocks that are not null
   };
+  /// Throws protocol if a rank that called alike has told a share above 1.
   [[nodiscard]] agreement agreed(std::uint32_t call) const {
     agreement a;
     const auto& mine = record_of(segments_->rank(), call);
@@ -116,6 +117,7 @@ class shared_records : public record_sizes {
       a.some_pack = a.some_pack || (theirs.wishes & 2U) != 0;
       a.density = std::max(a.density, theirs.density);
       a.elements = std::max(a.elements, static_cast<double>(theirs.elements));
+      if (a.same && (a.density > 1 || a.elements > 1)) throw protocol(static_cast<int>(r), "agrees on a share that is none");
     }
     return a;
   }

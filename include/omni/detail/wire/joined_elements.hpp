@@ -36,12 +36,11 @@ class joined_elements {
   }
   /// All of them have bits for the same elements.
   void join(std::span<const source> ranks, const null_element& null) {
-    std::array<std::uint64_t, most / 64> all{};
     std::array<std::uint64_t, most / 64> picked;  // NOLINT(cppcoreguidelines-pro-type-member-init): written before it is read
     words_ = ranks.empty() ? 0 : ranks[0].bits.size();
+    std::fill_n(bits_.begin(), words_, 0);
     for (const auto& r : ranks)
-      for (std::size_t w = 0; r.found != 0 && w < words_; ++w) all[w] |= r.bits[w];
-    std::copy_n(all.begin(), words_, bits_.begin());
+      for (std::size_t w = 0; r.found != 0 && w < words_; ++w) bits_[w] |= r.bits[w];
     found_ = count_bits(bits());
     const auto bytes = found_ * null.bytes();
     const auto twice = std::min(2 * found_, 64 * words_) * null.bytes();
