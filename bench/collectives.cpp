@@ -306,8 +306,8 @@ nlohmann::json measure(const world& w, const options& o, const std::vector<MPI_C
     // A worker sends d S and receives u S; each of K servers the N-th of that from and to every worker.
     const bool packs = o.pattern == "elements" && o.pack != "never";
     const double united = allreduces || reduces ? 1 - std::pow(1 - density, N) : density;
-    const double own = packs ? packed_share(density, sizeof(T)) / (gathers ? N : 1) : d,
-                 all_of_it = packs ? packed_share(united, sizeof(T)) : u;
+    const double own = packs ? std::min(d, packed_share(density, sizeof(T)) / (gathers ? N : 1)) : d,
+                 all_of_it = packs ? std::min(u, packed_share(united, sizeof(T))) : u;
     const double through_servers = std::max(own, all_of_it) * std::max(1.0, N / std::max(o.servers, 1));
     // Of the tensor, over the link that carries most.
     // A rank's blocks of an allgather are those of its part.
@@ -315,8 +315,10 @@ nlohmann::json measure(const world& w, const options& o, const std::vector<MPI_C
                            : gathers  ? (N - 1) * own
                            : in_parts ? (N - 1) / N * own
                                       : std::max(own, all_of_it);
-    const double floor = w.cluster != nullptr ? through_servers * S / limit.link + S / limit.scan
-                                              : std::max(carried * S / limit.link, S / limit.scan);
+    // Where everybody folds everything no results travel.
+    const double least = packs && (allreduces || reduces) ? std::min(carried, (N - 1) * own) : carried;
+    const double floor =
+        w.cluster != nullptr ? through_servers * S / limit.link + S / limit.scan : std::max(least * S / limit.link, S / limit.scan);
     const double dense_bytes = allreduces ? 2 * (N - 1) / N * S : in_parts ? (N - 1) / N * S : S;
     nlohmann::json row{{"ranks", w.size},
                        {"bytes", n * sizeof(T)},

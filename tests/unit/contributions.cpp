@@ -54,19 +54,33 @@ struct packed_ranks {
       const auto bytes = omni::detail::packed_contribution::write(c, written.back(), omni::detail::stores::vectors, told);
       CHECK(bytes <= written.back().size());
       written.back().resize(bytes);
+      CHECK(told.blocks_sent ==
+            blocks_of([&](std::size_t i) { return std::memcmp(&x.back()[i], &null, sizeof(T)) != 0; }, n, block));
       CHECK(told.elements_sent == static_cast<std::size_t>(std::count_if(x.back().begin(), x.back().end(), [&](const T& e) {
               return std::memcmp(&e, &null, sizeof(T)) != 0;
             })));
     }
   }
+  /// Blocks of n elements of which some is not null.
+  static std::size_t blocks_of(const auto& is_there, std::size_t n, std::size_t block) {
+    std::size_t some = 0;
+    for (std::size_t first = 0; first < n; first += block) {
+      bool any = false;
+      for (auto i = first; i < std::min(n, first + block); ++i) any = any || is_there(i);
+      some += any ? 1 : 0;
+    }
+    return some;
+  }
   omni::detail::call of(std::vector<T>& in, std::vector<T>& out) {
     return omni::detail::call(omni::detail::loops_of<T, Op, omni::fixed_blocks, omni::simd_detector>, &policies,
                               std::as_bytes(std::span(in)), std::as_writable_bytes(std::span(out)));
   }
-  void fold(std::vector<T>& in, std::vector<T>& out) {
+  /// How many blocks some rank has.
+  std::size_t fold(std::vector<T>& in, std::vector<T>& out) {
     const std::vector<std::span<const std::byte>> all(written.begin(), written.end());
     omni::report told;
     omni::detail::packed_contribution::fold(of(in, out), all, told);
+    return told.union_blocks;
   }
 };
 template <class T, class Op>
@@ -75,12 +89,17 @@ void check_packed(const T& null, const auto& draw) {
     for (const std::size_t n : std::array<std::size_t, 8>{1, 63, 64, 100, 4095, 4096, 4097, 10000})
       for (const unsigned thousandths : {0U, 2U, 30U, 400U, 1000U}) {
         if (testing::few && (n + thousandths) % 3 == 0) continue;
-        packed_ranks<T, Op> all(ranks, n, n % 2 == 0 ? 64 : 192, thousandths, null, draw);
+        const auto block = std::array<std::size_t, 4>{64, 192, 256, 8192}[(n + thousandths / 2) % 4];
+        packed_ranks<T, Op> all(ranks, n, block, thousandths, null, draw);
+        const auto some_has = [&](std::size_t i) {
+          return std::any_of(all.x.begin(), all.x.end(), [&](const auto& x) { return std::memcmp(&x[i], &null, sizeof(T)) != 0; });
+        };
+        const auto united = packed_ranks<T, Op>::blocks_of(some_has, n, block);
         auto wanted = all.x[0];
         for (int r = 1; r < ranks; ++r)
           for (std::size_t i = 0; i < n; ++i) wanted[i] = Op{}(wanted[i], all.x[static_cast<std::size_t>(r)][i]);
         std::vector<T> out(n, draw(patterns::make_generator(1, 1)));
-        all.fold(all.x.back(), out);
+        CHECK(all.fold(all.x.back(), out) == united);
         CHECK(std::memcmp(out.data(), wanted.data(), n * sizeof(T)) == 0);
         all.fold(all.x.back(), all.x.back());
         CHECK(std::memcmp(all.x.back().data(), wanted.data(), n * sizeof(T)) == 0);
@@ -249,4 +268,42 @@ TEST_CASE("contributions: what one in parts says is checked before it is believe
     all.written[1][offset + 7] |= std::byte{0x80};
     CHECK(all.take(reader) == all.wanted(reader));
   }
+}
+
+TEST_CASE(
+    "contributions: after two runs that were taken whole the next one is taken before it is looked at, and no more than one") {
+  omni::detail::whole_runs runs(true, 50);
+  std::vector<bool> there(64, true);
+  std::size_t looked_at = 0;
+  bool took_first = false;
+  const auto marks = [&] {
+    bool looked = false, first = false;
+    const auto found = runs.taken_in_cache(
+        64, 1024,
+        [&](std::size_t i, std::size_t n) {
+          std::uint64_t some = 0;
+          for (std::size_t k = 0; k < n; ++k) some |= std::uint64_t{there[i + k]} << k;
+          looked_at += n;
+          looked = true;
+          return some;
+        },
+        [&](std::uint64_t /*taken*/) { first = first || !looked; });
+    took_first = first;
+    return found;
+  };
+  const auto all = ~std::uint64_t{0};
+  for (std::size_t i = 0; i < 64; i += 3) there[i] = false;  // two thirds are there
+  CHECK(marks() == all);
+  CHECK((looked_at == 64 && !took_first));
+  CHECK(marks() == all);
+  CHECK((looked_at == 72 && took_first));
+  there.assign(64, false);
+  there[5] = true;
+  CHECK(marks() == all);
+  CHECK(took_first);
+  CHECK(marks() == std::uint64_t{1} << 5U);
+  CHECK(!took_first);
+  there.assign(64, true);
+  omni::detail::whole_runs none(false, 50);
+  CHECK(none.taken(64, [](std::size_t, std::size_t) { return std::uint64_t{7}; }) == 7);
 }

@@ -133,6 +133,9 @@ TEST_CASE("piecewise: few elements travel without the others, if that is right f
   const auto plain = [](auto& /*comm*/, const auto& reduce) { return reduce(); };
   for (const int ranks : {2, 3, 4}) CHECK(runs(ranks, 100, plain));
   CHECK_FALSE(runs(2, 5, plain));  // many
+  // Two ranks lie far apart here, three near.
+  CHECK(runs(2, 50, plain));
+  CHECK_FALSE(runs(3, 50, plain));
   CHECK(runs(2, 60, [](auto&, const auto& reduce) { return reduce(omni::fixed_blocks{128}); }));
   CHECK_FALSE(runs(2, 60, [](auto&, const auto& reduce) { return reduce(omni::fixed_blocks{96}); }));  // words would be cut
   CHECK(runs(2, 60, [](auto&, const auto& reduce) { return reduce(own_sum{}); }));

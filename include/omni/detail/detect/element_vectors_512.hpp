@@ -170,8 +170,8 @@ __attribute__((target("avx512f,avx512bw"), always_inline)) inline std::uint64_t 
 template <std::size_t Bytes, class F>
 __attribute__((target("avx512f,avx512bw"), always_inline)) inline void for_each_line(std::span<const std::uint64_t> bits,
                                                                                      const F& f) {
-  const auto* lines = reinterpret_cast<const std::byte*>(bits.data());
-  for (std::size_t first = 0; !bits.empty(); first += 64, lines += words_of_64_lines<Bytes> * sizeof(std::uint64_t)) {
+  for (std::size_t first = 0; !bits.empty(); first += 64) {
+    const auto* const lines = reinterpret_cast<const std::byte*>(bits.data());
     const auto here = bits.first(std::min(words_of_64_lines<Bytes>, bits.size()));
     bits = bits.subspan(here.size());
     for (auto some = lines_that_have<Bytes>(here); some != 0; some &= some - 1) {
@@ -194,7 +194,7 @@ __attribute__((target("avx512f,avx512bw,avx512vbmi2,popcnt"))) void gather_eleme
         to += found * Bytes;
       });
 }
-/// scatter_elements(), of which lines that have none are not fetched.
+/// scatter_elements(). Lines that have none are not written, nor read.
 template <std::size_t Bytes>
 __attribute__((target("avx512f,avx512bw,avx512vbmi2,popcnt"))) void scatter_elements_avx512(const std::byte* from,
                                                                                             std::span<const std::uint64_t> bits,

@@ -88,8 +88,8 @@ inline bool finds_by_vectors([[maybe_unused]] const null_element& null) {
   return false;
 #endif
 }
-/// Sets the bits of the n elements of a block that are not null. How many there are. Fetches as much from `ahead` bytes further on,
-/// for whoever goes on there: processors do not fetch ahead from one page of memory to another.
+/// Sets the bits of the n elements of a block that are not null. How many there are. Whoever goes on `ahead` bytes further on has
+/// as much fetched from there, where vectors find them: processors do not fetch ahead from one page of memory to another.
 inline std::size_t find_elements(const std::byte* block, std::size_t n, const null_element& null, std::span<std::uint64_t> bits,
                                  [[maybe_unused]] std::size_t ahead = 0) {
 #if OMNI_DETAIL_ELEMENT_VECTORS

@@ -43,16 +43,22 @@ class contribution {
     return head(c) + c.bytes() + (parts == 1 ? 0 : line);
   }
 
+  /// What is known of its blocks before any have been seen. `many` percent of a run are so many that all are taken.
+  [[nodiscard]] static whole_runs runs_of(const call& c, unsigned many = 90) { return {c.is_seen_exactly(), many}; }
+
   /// Writes this rank's contribution to what others fold of `parts` parts, `mine` being folded here: all, if there is only one. How
   /// many bytes. Clears the output's blocks that are null here.
-  static std::size_t write(const call& c, std::size_t mine, std::size_t parts, std::span<std::byte> to, stores how, report& r) {
+  /// @param runs what the blocks before these were like, if there were any.
+  static std::size_t write(const call& c, std::size_t mine, std::size_t parts, std::span<std::byte> to, stores how, report& r,
+                           whole_runs* runs = nullptr) {
     if (!is_sparse(c)) return write_dense(c, mine, parts, to, how, r);
     const auto block = std::min(c.uniform_block(), c.size());
     const auto blocks = c.blocks();
     lent<scratch_type> kept;
     const auto& own = kept->owned_by(owners_of(c, parts), blocks);
     auto at = head(c);
-    whole_runs whole(c.is_seen_exactly(), 90);
+    auto apart = runs_of(c);
+    auto& whole = runs != nullptr ? *runs : apart;
     for (std::size_t first = 0; first < blocks; first += 64) {
       const auto look = [&](std::size_t b, std::size_t n) {
         return c.mark(c.input(first + b), c.range(first + b, n).size, block) & ones(n);

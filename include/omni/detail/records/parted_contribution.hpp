@@ -54,13 +54,16 @@ class parted_contribution {
     return bytes;
   }
   /// Writes this rank's; how many bytes.
-  static std::size_t write(const call& c, place here, rows r, std::span<std::byte> to, stores how, report& tell) {
+  /// @param runs of each part what its blocks before these were like, if there were any.
+  static std::size_t write(const call& c, place here, rows r, std::span<std::byte> to, stores how, report& tell,
+                           std::span<whole_runs> runs = {}) {
     auto at = head(here.ranks);
     for (std::size_t k = 0; k < here.ranks; ++k) {
       if (c.gathers() && k != here.mine) continue;
       const auto offset = static_cast<std::uint32_t>(at);
       std::memcpy(to.data() + k * sizeof(offset), &offset, sizeof(offset));
-      at = aligned(write_section(c, section(c, k, r), c.gathers() || k != here.mine, to, at, how, tell));
+      at = aligned(
+          write_section(c, section(c, k, r), c.gathers() || k != here.mine, to, at, how, tell, runs.empty() ? nullptr : &runs[k]));
     }
     return at;
   }
@@ -72,6 +75,10 @@ class parted_contribution {
       const section s(c, k, r);
       copy(c, s, read(all[k], k, s, k), tell);
     }
+  }
+  /// What is known of a part's blocks before any of them have been seen. `many` percent of a run are so many that all are taken.
+  [[nodiscard]] static whole_runs runs_of(const call& c, unsigned many = 90) {
+    return {c.skips() && c.loops().mark == nullptr, many};
   }
   /// Blocks of the largest part.
   [[nodiscard]] static std::size_t most_rows(const call& c, std::size_t ranks) {
@@ -113,10 +120,11 @@ class parted_contribution {
   }
 
   static std::size_t write_section(const call& c, const section& s, bool with_blocks, std::span<std::byte> to, std::size_t masks,
-                                   stores how, report& tell) {
+                                   stores how, report& tell, whole_runs* runs) {
     const auto element = c.element_bytes(), u = block_of(c);
     const bool clears = !with_blocks && !c.in_place();  // of this rank's own part, which is folded here
-    whole_runs whole(with_blocks && c.is_seen_exactly(), 90);
+    auto apart = runs_of(c);
+    auto& whole = runs != nullptr ? *runs : apart;
     auto at = masks + masks_bytes(s.blocks);
     for (std::size_t first = 0; first < s.blocks; first += 64) {
       const auto here = std::min<std::size_t>(64, s.blocks - first);

@@ -57,6 +57,8 @@ class piecewise_engine {
         parted_(c.kind != collective_kind::allreduce),
         packed_(codec_ == nullptr && packs(c, ranks_, window_.distance().is_far())) {
     const bool far = window_.distance().is_far();
+    const unsigned many = window_.distance().is_slow() ? 90 : 50;  // else copying takes no longer than looking
+    runs_.fill(parted_ ? parted_contribution::runs_of(call_, many) : contribution::runs_of(call_, many));
     const bool has_root = parted_ && c.cut() == nullptr;
     depth_ = has_root ? most_depth : far && !packed_ ? 1 : 2;
     const auto block = parted_contribution::block_of(call_);
@@ -245,7 +247,7 @@ class piecewise_engine {
     report here;
     std::size_t bytes = 0;
     if (parted_) {
-      bytes = parted_contribution::write(call_, {rank_, ranks_}, rows(written_), s.room, how, here);
+      bytes = parted_contribution::write(call_, {rank_, ranks_}, rows(written_), s.room, how, here, runs_);
       report_.bytes_sent += parted_contribution::sent(call_, bytes, ranks_);
     } else if (packed_) {
       bytes = packed_contribution::write(piece(written_), s.room, how, here);
@@ -255,7 +257,7 @@ class piecewise_engine {
     } else {
       const auto c = piece(written_);
       bytes = codec_ != nullptr ? contribution::write_values(c, encoded(written_), rank_, ranks_, s.room, how, here)
-                                : contribution::write(c, rank_, ranks_, s.room, how, here);
+                                : contribution::write(c, rank_, ranks_, s.room, how, here, runs_.data());
       report_.bytes_sent += contribution::told(c, rank_, ranks_, bytes);
     }
     count(here);
@@ -320,6 +322,7 @@ class piecewise_engine {
   std::size_t written_ = 0, folded_ = 0, taken_ = 0;  // pieces
   std::size_t sent_ = 0;                              // packets that others have not read
   std::array<slot_type, most_depth> slots_{};
+  std::array<whole_runs, automatic::most_sharing_ranks> runs_;  // what this rank has written, of each part
   report report_;
   stopwatch watch_;
 };

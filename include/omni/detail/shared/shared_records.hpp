@@ -106,7 +106,7 @@ class shared_records : public record_sizes {
     double density = 0;      ///< of the densest
     double elements = 0;     ///< the same, of the elements of blocks that are not null
   };
-  /// Throws protocol if a rank that called alike has told a share above 1.
+  /// Throws protocol if the ranks up to one that has told a share above 1 called alike.
   [[nodiscard]] agreement agreed(std::uint32_t call) const {
     agreement a;
     const auto& mine = record_of(segments_->rank(), call);
