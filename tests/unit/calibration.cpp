@@ -224,11 +224,12 @@ TEST_CASE("automatic: inside a host MPI's own collectives are worth it only wher
   using kind = omni::detail::collective_kind;
   auto here = one_host(2, false);
   const auto choice = [&](kind k, double density) { return automatic{}.choose_of_family(k, 16U << 20U, density, here); };
-  CHECK(choice(kind::reduce, 0.5) == algorithm::streams);
+  CHECK(choice(kind::reduce, 0.4) == algorithm::streams);
   CHECK(choice(kind::allgather, 1) == algorithm::streams);
   here.hands_over = true;
-  CHECK(choice(kind::reduce, 0.5) == algorithm::native);
   CHECK(choice(kind::reduce, 0.2) == algorithm::streams);
+  CHECK(choice(kind::reduce, 0.4) == algorithm::native);
+  CHECK(choice(kind::reduce, 0.5) == algorithm::streams);  // copied whole
   // Between near cores only dense allgathers are.
   CHECK(choice(kind::allgather, 1) == algorithm::native);
   CHECK(choice(kind::allgather, 0.5) == algorithm::streams);
@@ -240,6 +241,8 @@ TEST_CASE("automatic: inside a host MPI's own collectives are worth it only wher
   CHECK(choice(kind::allgather, 0.5) == algorithm::native);
   CHECK(choice(kind::broadcast, 1) == algorithm::native);
   CHECK(choice(kind::broadcast, 0.3) == algorithm::streams);
+  CHECK(choice(kind::reduce, 0.8) == algorithm::native);
+  CHECK(choice(kind::reduce, 1) == algorithm::streams);
 }
 
 TEST_CASE("the sampled density is right wherever the blocks lie that are not null") {

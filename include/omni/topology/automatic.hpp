@@ -149,7 +149,7 @@ struct automatic {
   }
   /// Where ranks share memory omni wins, but for a few cases of MPI's calls that block, which were measured (docs/results.md): of
   /// two ranks, dense allgathers, where the kernel copies for MPI or the window is slow, and broadcasts where it is slow; and a
-  /// reduce of blocks half of which are null, which folds many short runs.
+  /// reduce of blocks many of which are null, which folds many short runs, but not so many that they are copied whole.
   [[nodiscard]] static constexpr bool is_native_inside(detail::collective_kind kind, std::size_t bytes, double density,
                                                        const detail::selection_context& here) {
     const bool is_pair = here.ranks == 2;
@@ -158,7 +158,7 @@ struct automatic {
     if (kind == detail::collective_kind::broadcast)
       return is_pair && here.slow_window && density > 0.4 && bytes > (std::size_t{128} << 10U);
     if (kind != detail::collective_kind::reduce || density < 0.3) return false;
-    if (is_pair) return bytes >= std::size_t{4} << 20U && density < 0.9;
+    if (is_pair) return bytes >= std::size_t{4} << 20U && density < (here.slow_window ? 0.9 : 0.45);
     return bytes <= std::size_t{128} << 10U;
   }
   /// Of the other collectives: whether MPI's own is faster than the owner streams.

@@ -166,45 +166,64 @@ __attribute__((target("avx512f,avx512bw"), always_inline)) inline std::uint64_t 
   }
   return some;
 }
-/// Calls f(line, bits of its elements) for each line of a block that has some.
-template <std::size_t Bytes, class F>
-__attribute__((target("avx512f,avx512bw"), always_inline)) inline void for_each_line(std::span<const std::uint64_t> bits,
-                                                                                     const F& f) {
-  for (std::size_t first = 0; !bits.empty(); first += 64) {
-    const auto* const lines = reinterpret_cast<const std::byte*>(bits.data());
-    const auto here = bits.first(std::min(words_of_64_lines<Bytes>, bits.size()));
-    bits = bits.subspan(here.size());
-    for (auto some = lines_that_have<Bytes>(here); some != 0; some &= some - 1) {
-      const auto l = static_cast<std::size_t>(std::countr_zero(some));
-      bits_of_line<Bytes> mask;
-      std::memcpy(&mask, lines + l * sizeof(mask), sizeof(mask));
-      f(first + l, std::uint64_t{mask});
+/// The lines of a block that have an element, one after the other. Not a function that calls one: nvcc forgets for which processor
+/// a lambda is.
+template <std::size_t Bytes>
+class lines_of_elements {
+ public:
+  explicit lines_of_elements(std::span<const std::uint64_t> bits) : rest_(bits) {}
+
+  /// False if there is no other.
+  __attribute__((target("avx512f,avx512bw"), always_inline)) inline bool next() {
+    while (some_ == 0) {
+      if (rest_.empty()) return false;
+      const auto here = rest_.first(std::min(words_of_64_lines<Bytes>, rest_.size()));
+      rest_ = rest_.subspan(here.size());
+      bits_ = reinterpret_cast<const std::byte*>(here.data());
+      some_ = lines_that_have<Bytes>(here);
+      first_ = next_;
+      next_ += 64;
     }
+    const auto l = static_cast<std::size_t>(std::countr_zero(some_));
+    some_ &= some_ - 1;
+    line_ = first_ + l;
+    bits_of_line<Bytes> mask;
+    std::memcpy(&mask, bits_ + l * sizeof(mask), sizeof(mask));
+    mask_ = mask;
+    return true;
   }
-}
+  [[nodiscard]] std::size_t line() const { return line_; }
+  /// The bits of its elements.
+  [[nodiscard]] std::uint64_t mask() const { return mask_; }
+
+ private:
+  std::span<const std::uint64_t> rest_;
+  const std::byte* bits_ = nullptr;  // of 64 lines
+  std::uint64_t some_ = 0;           // of those the ones that are still to come
+  std::size_t first_ = 0, next_ = 0, line_ = 0;
+  std::uint64_t mask_ = 0;
+};
 /// gather_elements().
 template <std::size_t Bytes>
 __attribute__((target("avx512f,avx512bw,avx512vbmi2,popcnt"))) void gather_elements_avx512(const std::byte* block,
                                                                                            std::span<const std::uint64_t> bits,
                                                                                            std::byte* to) {
-  for_each_line<Bytes>(
-      bits, [&](std::size_t line, std::uint64_t mask) __attribute__((target("avx512f,avx512bw,avx512vbmi2,popcnt"))) {
-        const auto found = static_cast<std::size_t>(std::popcount(mask));
-        store<Bytes>(to, compressed<Bytes>(loaded<Bytes>(block + 64 * line, mask), mask), ones(found));
-        to += found * Bytes;
-      });
+  for (lines_of_elements<Bytes> some(bits); some.next();) {
+    const auto found = static_cast<std::size_t>(std::popcount(some.mask()));
+    store<Bytes>(to, compressed<Bytes>(loaded<Bytes>(block + 64 * some.line(), some.mask()), some.mask()), ones(found));
+    to += found * Bytes;
+  }
 }
 /// scatter_elements(). Lines that have none are not written, nor read.
 template <std::size_t Bytes>
 __attribute__((target("avx512f,avx512bw,avx512vbmi2,popcnt"))) void scatter_elements_avx512(const std::byte* from,
                                                                                             std::span<const std::uint64_t> bits,
                                                                                             std::byte* block) {
-  for_each_line<Bytes>(
-      bits, [&](std::size_t line, std::uint64_t mask) __attribute__((target("avx512f,avx512bw,avx512vbmi2,popcnt"))) {
-        const auto found = static_cast<std::size_t>(std::popcount(mask));
-        store<Bytes>(block + 64 * line, expanded<Bytes>(loaded<Bytes>(from, ones(found)), mask), mask);
-        from += found * Bytes;
-      });
+  for (lines_of_elements<Bytes> some(bits); some.next();) {
+    const auto found = static_cast<std::size_t>(std::popcount(some.mask()));
+    store<Bytes>(block + 64 * some.line(), expanded<Bytes>(loaded<Bytes>(from, ones(found)), some.mask()), some.mask());
+    from += found * Bytes;
+  }
 }
 
 }  // namespace omni::detail
