@@ -303,14 +303,15 @@ nlohmann::json measure(const world& w, const options& o, const std::vector<MPI_C
         better = t;
         better_choice = others[i];
       }
-    // A worker sends d S and receives u S; each of K servers the N-th of that from and to every worker.
+    // What a rank has, and what all have together: of the tensor's bytes, as they travel. A rank's blocks of an allgather are those
+    // of its part.
     const bool packs = o.pattern == "elements" && o.pack != "never";
     const double united = allreduces || reduces ? 1 - std::pow(1 - density, N) : density;
-    const double own = packs ? std::min(d, packed_share(density, sizeof(T)) / (gathers ? N : 1)) : d,
-                 all_of_it = packs ? std::min(u, packed_share(united, sizeof(T))) : u;
+    const double own = packs ? std::min(d, packed_share(density, sizeof(T)) / (gathers ? N : 1)) : d;
+    const double all_of_it = packs ? std::min(u, packed_share(united, sizeof(T))) : u;
+    // A worker sends the one and receives the other; each of K servers the N-th of that from and to every worker.
     const double through_servers = std::max(own, all_of_it) * std::max(1.0, N / std::max(o.servers, 1));
-    // Of the tensor, over the link that carries most.
-    // A rank's blocks of an allgather are those of its part.
+    // Over the link that carries most.
     const double carried = allreduces ? (N - 1) / N * (own + all_of_it)
                            : gathers  ? (N - 1) * own
                            : in_parts ? (N - 1) / N * own
