@@ -11,6 +11,8 @@
 #include <string_view>
 #include <type_traits>
 
+#include "key_gaps.hpp"
+
 // Chunks: what the packets of key-value streams carry in the place of blocks. A chunk is a header, the keys, and the values. Its
 // keys ascend, and are written in whichever way takes the fewest bytes. docs/wire_format.md describes them.
 
@@ -18,7 +20,7 @@ namespace omni {
 
 /// How many chunks had their keys written in which way.
 struct chunk_counts {
-  std::size_t gaps = 0;    ///< distances between keys, as integers of variable length
+  std::size_t gaps = 0;    ///< distances between keys, as integers of variable length or of some bits
   std::size_t bitmap = 0;  ///< a bit for each key from the first to the last
   std::size_t run = 0;     ///< all keys from the first to the last: no key data at all
 
@@ -29,10 +31,10 @@ struct chunk_counts {
 
 namespace omni::detail {
 
-enum class chunk_encoding : std::uint16_t { gaps = 0, bitmap = 1, run = 2 };
+enum class chunk_encoding : std::uint16_t { gaps = 0, bitmap = 1, run = 2, packed = 3 };
 
 inline void count(chunk_counts& c, chunk_encoding e) {
-  ++(e == chunk_encoding::gaps ? c.gaps : e == chunk_encoding::bitmap ? c.bitmap : c.run);
+  ++(e == chunk_encoding::bitmap ? c.bitmap : e == chunk_encoding::run ? c.run : c.gaps);
 }
 
 struct chunk_header {
@@ -46,7 +48,6 @@ static_assert(sizeof(chunk_header) == 24 && std::is_trivially_copyable_v<chunk_h
 /// The most pairs of a chunk: enough that its header does not count, few enough that the encoding follows the data.
 inline constexpr std::size_t chunk_pairs = 1024;
 
-constexpr std::size_t varint_bytes(std::uint64_t x) { return (static_cast<std::size_t>(std::bit_width(x | 1U)) + 6) / 7; }
 constexpr std::uint64_t bitmap_bytes(std::uint64_t distance) { return distance / 8 + 1; }
 
 /// The header of a chunk to be written, and how long the chunk will be.
@@ -73,11 +74,13 @@ class chunk_layout {
   [[nodiscard]] chunk_plan plan(std::span<const std::uint64_t> indexes, std::size_t room) const {
     const auto first = indexes[0];
     const auto most = std::min(indexes.size(), chunk_pairs);
-    if (const auto all = shape(indexes.first(most)); all.bytes <= room) return all;
+    gap_sizes all;
+    all.add(indexes.first(most));
+    if (const auto whole = shape(first, indexes[most - 1], most, all); whole.bytes <= room) return whole;
     chunk_plan best;
-    std::size_t gaps = 0;
+    gap_sizes gaps;
     for (std::size_t i = 0; i < most; ++i) {
-      if (i != 0) gaps += varint_bytes(indexes[i] - indexes[i - 1] - 1);
+      if (i != 0) gaps.add(indexes.subspan(i - 1, 2));
       const auto longer = shape(first, indexes[i], i + 1, gaps);
       if (longer.bytes > room) break;  // a longer chunk never has fewer bytes
       best = longer;
@@ -86,24 +89,19 @@ class chunk_layout {
   }
 
  private:
-  // Of a chunk from one index to another with so many pairs, the gaps of which take so many bytes.
-  [[nodiscard]] chunk_plan shape(std::uint64_t first, std::uint64_t last, std::size_t pairs, std::size_t gaps) const {
+  // Of a chunk from one index to another with so many pairs, and gaps of these sizes.
+  [[nodiscard]] chunk_plan shape(std::uint64_t first, std::uint64_t last, std::size_t pairs, const gap_sizes& gaps) const {
     const auto distance = last - first;
-    auto encoding = chunk_encoding::gaps;
-    auto keys = gaps;
+    auto encoding = gaps.packed() <= gaps.varints() ? chunk_encoding::packed : chunk_encoding::gaps;
+    auto keys = std::min(gaps.packed(), gaps.varints());
     if (distance == pairs - 1) {
       encoding = chunk_encoding::run;
       keys = 0;
-    } else if (bitmap_bytes(distance) <= gaps) {
+    } else if (bitmap_bytes(distance) <= keys) {
       encoding = chunk_encoding::bitmap;
       keys = static_cast<std::size_t>(bitmap_bytes(distance));
     }
     return {{first, last, static_cast<std::uint32_t>(keys), static_cast<std::uint16_t>(pairs), encoding}, bytes(pairs, keys)};
-  }
-  [[nodiscard]] chunk_plan shape(std::span<const std::uint64_t> indexes) const {
-    std::size_t gaps = 0;
-    for (std::size_t i = 1; i < indexes.size(); ++i) gaps += varint_bytes(indexes[i] - indexes[i - 1] - 1);
-    return shape(indexes.front(), indexes.back(), indexes.size(), gaps);
   }
   [[nodiscard]] std::size_t rounded(std::size_t n) const { return (n + alignment_ - 1) & ~(alignment_ - 1); }
 
@@ -118,11 +116,9 @@ inline void write_keys(std::byte* to, const chunk_header& h, std::span<const std
     std::memset(to, 0, h.key_bytes);
     for (const auto i : indexes) to[(i - h.first) / 8] |= static_cast<std::byte>(1U << ((i - h.first) % 8));
   } else if (h.encoding == chunk_encoding::gaps) {
-    for (std::size_t i = 1; i < indexes.size(); ++i) {
-      auto gap = indexes[i] - indexes[i - 1] - 1;
-      for (; gap >= 128; gap >>= 7U) *to++ = static_cast<std::byte>(gap | 128U);
-      *to++ = static_cast<std::byte>(gap);
-    }
+    write_varints(to, indexes);
+  } else if (h.encoding == chunk_encoding::packed) {
+    write_packed_gaps(to, indexes);
   }
 }
 
@@ -149,6 +145,9 @@ inline std::string_view find_fault(const chunk_header& h) {
       return {};
     case chunk_encoding::bitmap:
       if (h.key_bytes != bitmap_bytes(distance)) return "a bitmap of the wrong length";
+      return {};
+    case chunk_encoding::packed:
+      if (h.key_bytes < packed_groups(h.pairs - 1U) || h.key_bytes > 8U * (h.pairs - 1U)) return "gaps of the wrong length";
       return {};
     case chunk_encoding::gaps:
       if (h.key_bytes < h.pairs - 1U || h.key_bytes > 10U * (h.pairs - 1U)) return "gaps of the wrong length";
@@ -177,23 +176,11 @@ inline std::string_view read_keys(const chunk_header& h, const std::byte* from, 
     if (n != pairs || indexes[0] != h.first || indexes[n - 1] != h.last) return "a bitmap with other keys than it says";
     return {};
   }
-  const auto* const end = from + h.key_bytes;
-  auto key = h.first;
-  indexes[0] = key;
-  for (std::size_t i = 1; i < pairs; ++i) {
-    std::uint64_t gap = 0;
-    for (unsigned shift = 0;; shift += 7) {
-      if (from == end || shift > 63) return "gaps that do not end where they should";
-      const auto byte = std::to_integer<std::uint64_t>(*from++);
-      gap |= (byte & 127U) << shift;
-      if (byte < 128) break;
-    }
-    if (gap >= h.last - key) return "gaps that lead past the last key";
-    key += gap + 1;
-    indexes[i] = key;
-  }
-  if (from != end || key != h.last) return "gaps that do not end where they should";
-  return {};
+  const std::span keys(indexes, pairs);
+  const bool are_packed = h.encoding == chunk_encoding::packed;
+  const bool end_there = are_packed ? read_packed_gaps({from, h.key_bytes}, h.first, h.last, keys)
+                                    : read_varints({from, h.key_bytes}, h.first, h.last, keys);
+  return end_there ? std::string_view() : "gaps that do not end where they should";
 }
 
 }  // namespace omni::detail

@@ -15,32 +15,24 @@
 #include "../../operation.hpp"
 #include "fold_room.hpp"
 #include "fold_rows.hpp"
+#include "merge_lists.hpp"
 #include "pair_list.hpp"
 
 // Rows of one element: folded by a table of keys, by merging lists, neither of which branches by keys, or after they are merged.
 
 namespace omni::detail {
 
-/// What a vector of elements is made of: std::vector<bool> has no elements to point at.
-template <class T>
-using stored = std::conditional_t<std::is_same_v<T, bool>, unsigned char, T>;
-
-/// a op b where `both`; else the one that is there. No branch depends on which: a processor could not foresee it. Where only one
-/// is there the operation gets zeros, so that it never meets two numbers that do not belong together.
+/// a op b where there is an a; else b. No branch depends on it: a processor could not foresee it. Where there is none the operation
+/// gets zeros, so that it never meets two numbers that do not belong together.
 template <class T, class Op>
-T fold_if(const Op& op, bool both, const T& a, bool has_a, const T& b) {
+T fold_if(const Op& op, bool has_a, const T& a, const T& b) {
   if constexpr (is_builtin<Op> && std::is_arithmetic_v<T> && !std::is_same_v<T, bool> && sizeof(T) <= sizeof(std::uint64_t)) {
-    using bits = std::conditional_t<
-        sizeof(T) == 8, std::uint64_t,
-        std::conditional_t<sizeof(T) == 4, std::uint32_t, std::conditional_t<sizeof(T) == 2, std::uint16_t, std::uint8_t>>>;
-    const auto x = std::bit_cast<bits>(a), y = std::bit_cast<bits>(b);
-    const auto mask = static_cast<bits>(-static_cast<bits>(both)), first = static_cast<bits>(-static_cast<bits>(has_a));
-    const auto folded = std::bit_cast<bits>(
-        static_cast<T>(op(std::bit_cast<T>(static_cast<bits>(x & mask)), std::bit_cast<T>(static_cast<bits>(y & mask)))));
-    const auto one = static_cast<bits>((x & first) | (y & static_cast<bits>(~first)));
-    return std::bit_cast<T>(static_cast<bits>((folded & mask) | (one & static_cast<bits>(~mask))));
+    using bits = unsigned_of<sizeof(T)>;
+    const auto mask = static_cast<bits>(-static_cast<bits>(has_a));
+    const auto only = [&](const T& x) { return std::bit_cast<T>(static_cast<bits>(std::bit_cast<bits>(x) & mask)); };
+    return one_of<T>(has_a, static_cast<T>(op(only(a), only(b))), b);
   } else {
-    return both ? static_cast<T>(op(a, b)) : has_a ? a : b;
+    return has_a ? static_cast<T>(op(a, b)) : b;
   }
 }
 
@@ -83,7 +75,7 @@ std::size_t fold_by_table(const Op& op, std::span<pair_source> sources, Index fi
         partial[i] = static_cast<stored<T>>(x);
       } else {
         const bool is_there = present[i] != 0;
-        partial[i] = static_cast<stored<T>>(fold_if<T>(op, is_there, static_cast<T>(partial[i]), false, x));
+        partial[i] = static_cast<stored<T>>(fold_if<T>(op, is_there, static_cast<T>(partial[i]), x));
       }
       present[i] = 1;
     }
@@ -106,47 +98,20 @@ std::size_t fold_by_table(const Op& op, std::span<pair_source> sources, Index fi
   return n;
 }
 
-/// Merges two ascending lists; of a key that both have the elements are folded. How many come out.
-template <class T, class Index, class Op>
-std::size_t merge_lists(const Op& op, const pair_source& a, const pair_source& b, Index* keys, stored<T>* values) {
-  const auto *x = a.keys.as<Index>() + a.at, *const x_end = a.keys.as<Index>() + a.end;
-  const auto *y = b.keys.as<Index>() + b.at, *const y_end = b.keys.as<Index>() + b.end;
-  const auto *u = reinterpret_cast<const T*>(a.rows) + a.at, *v = reinterpret_cast<const T*>(b.rows) + b.at;
-  std::size_t n = 0;
-  for (; x != x_end && y != y_end; ++n) {
-    const Index left = *x, right = *y;
-    const bool from_left = left <= right, from_right = right <= left;
-    keys[n] = std::min(left, right);
-    values[n] = static_cast<stored<T>>(fold_if<T>(op, from_left && from_right, *u, from_left, *v));
-    x += from_left;
-    u += from_left;
-    y += from_right;
-    v += from_right;
-  }
-  const auto copy_rest = [&](const Index* k, const Index* end, const T* from) {
-    const auto rest = static_cast<std::size_t>(end - k);
-    if (rest == 0) return;
-    std::memcpy(keys + n, k, rest * sizeof(Index));
-    std::memcpy(static_cast<void*>(values + n), from, rest * sizeof(T));
-    n += rest;
-  };
-  copy_rest(x, x_end, u);
-  copy_rest(y, y_end, v);
-  return n;
-}
-
-/// The same for several lists, one after the other: each is read once, what they have come to as often as there are lists.
+/// Merges ascending lists, one after the other: each is read once, what they have come to as often as there are lists. How many
+/// come out.
 template <class T, class Index, class Op>
 std::size_t fold_by_lists(const Op& op, std::span<const pair_source> sources, Index* keys, stored<T>* values, fold_room& room) {
   auto so_far = sources[0];
   std::size_t n = so_far.end - so_far.at;
   for (std::size_t k = 1; k < sources.size(); ++k) {
     const auto& next = sources[k];
-    if (k + 1 == sources.size()) return merge_lists<T, Index>(op, so_far, next, keys, values);
+    if (k + 1 == sources.size()) return list_merge<T, Index, Op>(op, so_far, next, keys, values).run();
     const auto to = room.lists[k % 2].list(sizeof(Index), sizeof(T));
     to.resize(n + (next.end - next.at));
-    n = merge_lists<T, Index>(op, so_far, next, reinterpret_cast<Index*>(to.keys->data()),
-                              reinterpret_cast<stored<T>*>(to.rows->data()));
+    n = list_merge<T, Index, Op>(op, so_far, next, reinterpret_cast<Index*>(to.keys->data()),
+                                 reinterpret_cast<stored<T>*>(to.rows->data()))
+            .run();
     so_far = {to.all_keys(), to.row_at(0), nullptr, 0, n};
   }
   std::copy_n(so_far.keys.as<Index>() + so_far.at, n, keys);

@@ -51,7 +51,7 @@ inline void fold_runs(const pair_fold& how, const sorted_runs& runs, std::size_t
 
 /// Single elements: some thousand pairs at a time, which stay in the caches, each in the way that suits how close its keys are.
 inline void fold_elements(const pair_fold& how, std::span<pair_source* const> sources, const pair_list& out, fold_room& room) {
-  constexpr std::size_t pairs_at_once = 8192, most_lists = 3;
+  constexpr std::size_t pairs_at_once = 8192, most_lists = 8;
   const auto largest = largest_key(out.key_bytes);
   const auto table = std::min(std::uint64_t{1} << 15U, largest);
   const auto from_each = std::max<std::size_t>(pairs_at_once / sources.size(), 1);
@@ -83,8 +83,9 @@ inline void fold_elements(const pair_fold& how, std::span<pair_source* const> so
     const auto before = out.size();
     out.resize(before + pairs);
     std::size_t n = 0;
-    // Above so many keys for a pair, looking through the table takes longer than merging.
-    if (part.size() > 1 && (last - first) / (8 + 2 * std::min<std::size_t>(part.size(), 32)) < pairs) {
+    // Above so many keys for a pair, looking through the table takes longer than merging, which takes as long as there are lists.
+    const auto most_keys = 4 * std::clamp<std::size_t>(part.size(), 2, 12) - 7;
+    if (part.size() > 1 && (last - first) / most_keys < pairs) {
       for (bool more = true; more; first += table) {
         more = last - first >= table;
         n += loops.by_table(how.policies, part, first, more ? first + (table - 1) : last, out.key_at(before + n),

@@ -52,19 +52,17 @@ class recorded_pairs final : public pairs_in_messages {
   }
 
   [[nodiscard]] std::size_t bytes() const override {
-    const auto pairs = call_->pairs - at_;
-    const bool is_small = !may_be_parted() && pairs <= capacity(record_sizes::small_bytes);
-    return is_small ? record_sizes::small_bytes : record_sizes::large_bytes(static_cast<int>(ranks_));
+    return is_small() ? record_sizes::small_bytes : record_sizes::large_bytes(static_cast<int>(ranks_));
   }
   std::size_t write(std::span<std::byte> room, stores how) override {
     recorded_bytes_ = bytes();
     if (is_segmented_) {
-      const auto w = s_->segments.write(room, capacity(room.size()), lies(), *call_, how);
+      const auto w = s_->segments.write(room, capacity(room.size(), false), lies(), *call_, how);
       write_header(room, w.pairs, w.are_last ? state::last : state::more);
       return w.bytes;
     }
     const auto left = call_->pairs - at_;
-    std::size_t here = std::min({left, capacity(room.size()), wanted_});
+    std::size_t here = std::min({left, capacity(room.size(), may_be_parted() && !is_small()), wanted_});
     if (here != left && !has_rounds_) here = 0;
     written_here_ = here;
     write_header(room, here, here == left ? state::last : here == 0 ? state::no_room : state::more);
@@ -77,7 +75,9 @@ class recorded_pairs final : public pairs_in_messages {
   }
   std::optional<std::size_t> fold(std::span<const std::span<const std::byte>> all, bool has_room, std::span<std::byte> room,
                                   report& r) override {
+    const bool is_first = !heard();
     read_headers(all, has_room);
+    some_are_small_ = is_first && (is_small_of_two(call_->pairs) || is_small_of_two(all_pairs() - call_->pairs));
     if (!fits_) {
       done_ = true;
       count_bytes(r, (ranks_ - 1) * all[rank_].size(), all);
@@ -147,19 +147,26 @@ class recorded_pairs final : public pairs_in_messages {
   }
   /// How many pairs a rank may write, so that what it then folds has room behind them: as many at most, and what the choice of the
   /// parts is off by (key_ranges).
-  [[nodiscard]] std::size_t capacity(std::size_t room) const {
+  [[nodiscard]] std::size_t capacity(std::size_t room, bool has_part) const {
     constexpr std::size_t overhead = 512;
     if (room < overhead) return 0;
     const auto all = (room - overhead) / pair_bytes();
-    if (how_ == pair_folding::by_all) return all;
-    if (all < 16 * ranks_) return 0;
-    if (how_ == pair_folding::by_split) return all;
-    return (all - 4 * ranks_) * 4 / 11;
+    if (how_ != pair_folding::by_all && all < 16 * ranks_) return 0;
+    return has_part ? (all - 4 * ranks_) * 4 / 11 : all;
+  }
+  [[nodiscard]] bool fit_small(std::size_t pairs) const { return pairs <= capacity(record_sizes::small_bytes, false); }
+  [[nodiscard]] bool is_small() const {
+    return may_be_parted() ? !heard() && is_small_of_two(call_->pairs) : fit_small(call_->pairs - at_);
+  }
+  /// Of two ranks one that has so few pairs takes a small record, which is in the caches, and has no room for a part; then both
+  /// fold all of that round.
+  [[nodiscard]] bool is_small_of_two(std::size_t pairs) const {
+    return how_ == pair_folding::by_size && ranks_ == 2 && fit_small(pairs);
   }
   [[nodiscard]] bool may_be_parted() const { return how_ == pair_folding::by_parts || how_ == pair_folding::by_size; }
   [[nodiscard]] bool is_parted(std::size_t pairs) const {
     constexpr std::size_t few = 1024;
-    return how_ == pair_folding::by_parts || (how_ == pair_folding::by_size && pairs > few);
+    return how_ == pair_folding::by_parts || (how_ == pair_folding::by_size && pairs > few && !some_are_small_);
   }
 
   void place_records(std::span<const std::span<const std::byte>> all) {
@@ -226,7 +233,7 @@ class recorded_pairs final : public pairs_in_messages {
   }
 
   bool has_rounds_;
-  bool had_parts_ = false, is_segmented_ = false;
+  bool had_parts_ = false, is_segmented_ = false, some_are_small_ = false;
   static constexpr auto everything_ = std::numeric_limits<std::size_t>::max();
   std::size_t wanted_ = everything_, written_here_ = 0;  // of this rank's pairs, in a round
   std::size_t recorded_bytes_ = 0;                       // of a record

@@ -76,6 +76,8 @@ class told_pairs : protected lent_state<told_state>, public own_record {
   [[nodiscard]] std::size_t key_bytes() const { return call_->keys.bytes; }
   [[nodiscard]] std::size_t row_bytes() const { return width_ * call_->fold.element_bytes(); }
   [[nodiscard]] std::size_t pair_bytes() const { return key_bytes() + row_bytes(); }
+  /// Of all ranks, after the first round.
+  [[nodiscard]] std::size_t all_pairs() const { return all_pairs_; }
   /// What has come of the call so far.
   [[nodiscard]] pair_list out() const { return {call_->result_keys, call_->result_rows, key_bytes(), row_bytes()}; }
 

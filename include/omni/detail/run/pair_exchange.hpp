@@ -122,7 +122,7 @@ class pair_exchange {
     if (failure_) terms.topology = short_name<16>("none: it gave up");
     pairs_.terms = &terms;
     pairs_.is_agreed_by_terms = true;
-    records_.emplace(pairs_, rank_, ranks_, folding(), rounds);
+    records_.emplace(pairs_, rank_, ranks_, folding(rounds), rounds);
     round_ = summary(policies_, sizes_, sizes_);
     round_.terms = &terms;
     round_.is_part = round_.is_summary = true;
@@ -130,9 +130,11 @@ class pair_exchange {
     const bool sizes_packets = plan_.packet_bytes != 0 || plan_.window != 0;
     if (plan_.mode != dedicated::name && !sizes_packets) round_.record = &*records_;
   }
-  [[nodiscard]] pair_folding folding() const {
+  [[nodiscard]] pair_folding folding(record_rounds rounds) const {
     if (!pairs_.split.gives_all()) return pair_folding::by_split;
-    if (plan_.mode == replicated::name || (plan_.mode == automatic::name && ranks_ == 2)) return pair_folding::by_all;
+    // One round takes more pairs where no part needs room behind them.
+    const bool by_two = plan_.mode == automatic::name && ranks_ == 2 && rounds == record_rounds::one;
+    if (plan_.mode == replicated::name || by_two) return pair_folding::by_all;
     return plan_.mode == automatic::name ? pair_folding::by_size : pair_folding::by_parts;
   }
   [[nodiscard]] ownership owners() const {
