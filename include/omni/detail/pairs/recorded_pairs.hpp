@@ -30,17 +30,20 @@ enum class record_rounds : bool { one, many };
 /// rank, or in parts by key, one for each rank, that the others read. Where the parts begin follows from what the records hold, so
 /// that they have as many pairs, whatever the keys are: parts come in the order of keys, and are put one behind the other. Where
 /// the call gives each rank other keys (key_split), it folds those alone; from the second round on, when all know the parts, a
-/// record has some pairs of each.
+/// record has some pairs of each. Where one rank gets all, the others fold parts for it.
 class recorded_pairs final : public pairs_in_messages {
  public:
   /// @param c lives as long. Its sizes, of which it knows its own rank's, are those of all ranks after the first round.
   recorded_pairs(sparse_call& c, int rank, int ranks, pair_folding how, record_rounds rounds = record_rounds::many)
-      : pairs_in_messages(c, rank, ranks, how), has_rounds_(rounds == record_rounds::many) {}
+      : pairs_in_messages(c, rank, ranks, how),
+        has_rounds_(rounds == record_rounds::many),
+        is_sized_(how == pair_folding::by_size || (has_rounds_ && c.split.kind() == collective_kind::reduce)),
+        gets_all_(c.split.gives_all() || (!c.split.has_parts() && c.split.root() == rank)) {}
 
   /// The report of the call, once it is done. `rounds`: what they took.
   [[nodiscard]] report result(const report& rounds) const {
     report r;
-    r.topology = had_parts_ || how_ == pair_folding::by_split ? "colocated" : "replicated";
+    r.topology = had_parts_ || !call_->split.gives_all() ? "colocated" : "replicated";
     r.blocks_total = call_->blocks();
     r.blocks_sent = call_->pairs;
     r.union_blocks = out().size();
@@ -109,7 +112,7 @@ class recorded_pairs final : public pairs_in_messages {
     const auto mine = s_->written[rank_].pairs.end;
     wanted_ = mine < written_here_ / 2 ? std::max(few, 2 * mine) : everything_;
     at_ += mine;
-    if (how_ == pair_folding::by_split) {
+    if (how_ == pair_folding::by_split && !is_parted(pairs)) {
       split();
       take_own(mine, sizeof(header), r);
       is_segmented_ = !done_ && call_->split.has_parts();
@@ -127,6 +130,7 @@ class recorded_pairs final : public pairs_in_messages {
     return fold_part(pairs, room, r);
   }
   void take(std::span<const std::span<const std::byte>> parts, report& r) override {
+    if (!gets_all_) return;
     auto& all = s_->parts;
     all.clear();
     std::size_t pairs = 0;
@@ -160,13 +164,11 @@ class recorded_pairs final : public pairs_in_messages {
   }
   /// Of two ranks one that has so few pairs takes a small record, which is in the caches, and has no room for a part; then both
   /// fold all of that round.
-  [[nodiscard]] bool is_small_of_two(std::size_t pairs) const {
-    return how_ == pair_folding::by_size && ranks_ == 2 && fit_small(pairs);
-  }
-  [[nodiscard]] bool may_be_parted() const { return how_ == pair_folding::by_parts || how_ == pair_folding::by_size; }
+  [[nodiscard]] bool is_small_of_two(std::size_t pairs) const { return is_sized_ && ranks_ == 2 && fit_small(pairs); }
+  [[nodiscard]] bool may_be_parted() const { return how_ == pair_folding::by_parts || is_sized_; }
   [[nodiscard]] bool is_parted(std::size_t pairs) const {
     constexpr std::size_t few = 1024;
-    return how_ == pair_folding::by_parts || (how_ == pair_folding::by_size && pairs > few && !some_are_small_);
+    return how_ == pair_folding::by_parts || (is_sized_ && pairs > few && !some_are_small_);
   }
 
   void place_records(std::span<const std::span<const std::byte>> all) {
@@ -220,7 +222,8 @@ class recorded_pairs final : public pairs_in_messages {
     std::memcpy(room.data(), &h, sizeof(h));
     copy_bytes(room.data() + sizeof(h), part.keys->data(), part.keys->size());
     copy_bytes(room.data() + values, part.rows->data(), part.rows->size());
-    r.bytes_sent += own + (ranks_ - 1) * (sizeof(header) + sizeof(h) + part.size() * pair_bytes());
+    const auto readers = call_->split.gives_all() ? ranks_ - 1 : gets_all_ ? 0 : 1;
+    r.bytes_sent += own + (ranks_ - 1) * sizeof(header) + readers * (sizeof(h) + part.size() * pair_bytes());
     return end;
   }
   [[nodiscard]] pair_part part_in(std::span<const std::byte> bytes, std::size_t rank) const {
@@ -233,6 +236,8 @@ class recorded_pairs final : public pairs_in_messages {
   }
 
   bool has_rounds_;
+  bool is_sized_;  // few pairs are folded by whoever gets them, more in parts
+  bool gets_all_;
   bool had_parts_ = false, is_segmented_ = false, some_are_small_ = false;
   static constexpr auto everything_ = std::numeric_limits<std::size_t>::max();
   std::size_t wanted_ = everything_, written_here_ = 0;  // of this rank's pairs, in a round
