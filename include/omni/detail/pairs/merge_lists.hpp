@@ -25,7 +25,7 @@ using unsigned_of =
     std::conditional_t<Bytes == 8, std::uint64_t,
                        std::conditional_t<Bytes == 4, std::uint32_t, std::conditional_t<Bytes == 2, std::uint16_t, std::uint8_t>>>;
 
-/// a or b, by no branch: a processor could not foresee it.
+/// a if `first`, else b. No branch depends on it: a processor could not foresee it.
 template <class T>
 T one_of(bool first, const T& a, const T& b) {
   if constexpr (std::is_trivially_copyable_v<T> && sizeof(T) <= 8 && std::has_single_bit(sizeof(T))) {
@@ -37,13 +37,13 @@ T one_of(bool first, const T& a, const T& b) {
   }
 }
 
-/// A merge of two lists, cut where half of the pairs are below. Both halves go on in turn: which key is the less decides where the
-/// next two lie, and while one half waits for that the other moves. Elements of keys that both lists have are folded some hundred
-/// pairs later, because a branch for them could not be foreseen.
+/// A merge of two lists, cut where half of the pairs lie below, whose halves move in turn. Which key is the less decides where the
+/// next two lie; while one half waits for that, the other moves. Elements of a key that both lists have are folded some hundred
+/// pairs later: a branch for them could not be foreseen.
 template <class T, class Index, class Op>
 class list_merge {
  public:
-  /// Where lists end, in elements of each, and what comes of them.
+  /// Two lists with ascending keys. What comes out is written from `keys` and `values` on, where there is room for all of both.
   list_merge(const Op& op, const pair_source& a, const pair_source& b, Index* keys, stored<T>* values)
       : op_(&op), left_(a), right_(b), keys_(keys), values_(values) {}
 
