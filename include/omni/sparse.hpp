@@ -101,7 +101,8 @@ template <class... Policies, class Comm, detail::pairs View, class... More>
 /// @param view this rank's keys and rows: any keys, or none.
 /// @param more an operation, a deadline, omni::root, the same on all ranks (default 0), and colocated or automatic.
 ///
-/// Cost: p bytes out of each rank but the root, which gets them all. In shared memory the others fold parts of the keys for it.
+/// Cost: p bytes out of each rank but the root, which gets them all. In shared memory the others fold parts of many keys for it
+/// (not of an ireduce).
 ///
 /// @throws as allreduce.
 template <class... Policies, class Comm, detail::pairs View, class... More>

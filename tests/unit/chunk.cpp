@@ -96,8 +96,8 @@ TEST_CASE("chunks: keys take the way of the fewest bytes") {
   auto apart = draw(random, 60, 5);
   for (std::size_t i = 30; i < 60; ++i) apart[i] += std::uint64_t{1} << 40U;
   CHECK(way(apart) == chunk_encoding::gaps);
-  // 1023 gaps of 13 bits: 16 groups, of which the last has one less.
   CHECK(write({0, 8191 + 1, 8191 + 2}).header.key_bytes == 3);  // as 7 bits a byte: 2 and 1; as 13 bits each 1 and 4
+  // 1023 gaps of 13 bits: 16 groups, of which the last has one less.
   auto even = indexes{0};
   while (even.size() < 1024) even.push_back(even.back() + 1 + 8191);
   CHECK(write(even).header.key_bytes == 15 * (1 + 8 * 13) + 1 + (63 * 13 + 7) / 8);

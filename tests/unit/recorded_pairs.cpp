@@ -420,6 +420,29 @@ TEST_CASE("recorded pairs: a rank without room in shared memory, and the next ca
   }
 }
 
+TEST_CASE("recorded pairs: a rank that has room for a small record, and none for those after it") {
+  constexpr K n = 300000;  // more than a record holds
+  const std::vector<K> few{5, n - 1};
+  for (const bool to_all : {true, false})
+    testing::sharing::run(
+        2,
+        [&](testing::sharing& comm) {
+          std::vector<K> k(n);
+          for (K i = 0; i < n; ++i) k[i] = i;
+          if (comm.rank() == 1) k = few;
+          const std::vector<T> v(k.size(), T(1));
+          const omni::sparse_view view{k, v};
+          for (int i = 0; i < 2; ++i) {
+            const auto r = to_all ? omni::allreduce(comm, view) : omni::reduce(comm, view, omni::root{0});
+            const bool gets = to_all || comm.rank() == 0;
+            CHECK(r.keys.size() == (gets ? n : 0));
+            CHECK(r.values.size() == (gets ? n : 0));
+            if (gets) CHECK((r.keys[n - 1] == n - 1 && r.values[5] == T(2) && r.values[6] == T(1) && r.values[n - 1] == T(2)));
+          }
+        },
+        [](int r) { return r == 0; });
+}
+
 TEST_CASE("recorded pairs: with the agreement of ranks that share no memory") {
   std::uint64_t seed = 0;
   for (const int ranks : {2, 3, 4, 5, 9, 17, 21})

@@ -28,7 +28,8 @@ using unsigned_of =
 /// a if `first`, else b. No branch depends on it: a processor could not foresee it.
 template <class T>
 T one_of(bool first, const T& a, const T& b) {
-  if constexpr (std::is_trivially_copyable_v<T> && sizeof(T) <= 8 && std::has_single_bit(sizeof(T))) {
+  if constexpr ((std::is_arithmetic_v<T> || std::has_unique_object_representations_v<T>)&&std::is_trivially_copyable_v<T> &&
+                sizeof(T) <= 8 && std::has_single_bit(sizeof(T))) {
     using bits = unsigned_of<sizeof(T)>;
     const auto x = std::bit_cast<bits>(a), y = std::bit_cast<bits>(b);
     return std::bit_cast<T>(static_cast<bits>(y ^ ((x ^ y) & static_cast<bits>(-static_cast<bits>(first)))));

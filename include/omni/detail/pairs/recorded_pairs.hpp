@@ -82,6 +82,7 @@ class recorded_pairs final : public pairs_in_messages {
     read_headers(all, has_room);
     some_are_small_ = is_first && (is_small_of_two(call_->pairs) || is_small_of_two(all_pairs() - call_->pairs));
     if (!fits_) {
+      out().clear();  // of a round before, with a small record; what follows has all pairs
       done_ = true;
       count_bytes(r, (ranks_ - 1) * all[rank_].size(), all);
       return std::nullopt;
