@@ -4,6 +4,7 @@
 
 #include <bit>
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <limits>
@@ -86,6 +87,12 @@ namespace detail {
 
 template <class T>
 inline constexpr bool is_small_float = std::is_same_v<T, half> || std::is_same_v<T, bfloat16>;
+
+/// An unsigned integer of so many bytes.
+template <std::size_t Bytes>
+using unsigned_of =
+    std::conditional_t<Bytes == 1, std::uint8_t,
+                       std::conditional_t<Bytes == 2, std::uint16_t, std::conditional_t<Bytes == 4, std::uint32_t, std::uint64_t>>>;
 
 /// The type in which the library's operations fold elements of type T.
 template <class T>

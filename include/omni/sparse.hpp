@@ -22,7 +22,7 @@ namespace omni {
 ///   call with the same types of keys and elements, width, operation and topology; `mismatch` otherwise.
 /// @param view this rank's keys and rows: any keys, or none.
 /// @param more the operation (default sum) and the topology (colocated, replicated, dedicated or automatic: dedicated on a cluster,
-///   replicated for few pairs and for two ranks that share no memory, else colocated), in any order.
+///   replicated for few pairs and for two ranks that share no memory or do not wait, else colocated), in any order.
 ///
 /// Keys are merged on each rank in the order in which they stand, then over those ranks that have the key, in rank order; the fold
 /// starts from the first, with no identity. So the bits are the same on all ranks and in all runs. The input is not written.

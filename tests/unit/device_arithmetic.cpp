@@ -24,7 +24,7 @@ using namespace omni::detail;
 /// What both ends of every type's range have, and bits at random: of floats that gives all kinds.
 template <class T>
 std::vector<T> values() {
-  using bits = bits_of<sizeof(T)>;
+  using bits = unsigned_of<sizeof(T)>;
   std::vector<T> all;
   const auto add = [&](std::uint64_t b) { all.push_back(same_bits<T>(static_cast<bits>(b))); };
   for (unsigned i = 0; i < 8 * sizeof(T); ++i) {

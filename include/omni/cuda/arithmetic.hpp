@@ -22,12 +22,6 @@
 
 namespace omni::detail {
 
-/// An unsigned integer of so many bytes.
-template <std::size_t Bytes>
-using bits_of =
-    std::conditional_t<Bytes == 1, std::uint8_t,
-                       std::conditional_t<Bytes == 2, std::uint16_t, std::conditional_t<Bytes == 4, std::uint32_t, std::uint64_t>>>;
-
 template <class To, class From>
 OMNI_DETAIL_BOTH To same_bits(const From& x) {
   static_assert(sizeof(To) == sizeof(From));
@@ -39,7 +33,7 @@ OMNI_DETAIL_BOTH To same_bits(const From& x) {
 /// Elements in registers: of a vector, number i as an accumulator, and back.
 template <class T>
 struct device_element {
-  using bits = bits_of<sizeof(T)>;
+  using bits = unsigned_of<sizeof(T)>;
   using value = accumulator<T>;
 
   template <unsigned Width>
@@ -117,7 +111,7 @@ struct device_operation {
  private:
   template <class A>
   OMNI_DETAIL_DEVICE static bool is_negative(A x) {
-    return same_bits<bits_of<sizeof(A)>>(x) >> (8 * sizeof(A) - 1) != 0;
+    return same_bits<unsigned_of<sizeof(A)>>(x) >> (8 * sizeof(A) - 1) != 0;
   }
 };
 

@@ -62,15 +62,18 @@ class key_split {
     last_ = are_equal ? largest : firsts_.back() + sizes_.back() - 1;
   }
 
+  [[nodiscard]] bool gives_all_to(std::size_t rank) const {
+    return gives_all() || (!has_parts() && rank == static_cast<std::size_t>(root_));
+  }
   /// Whether a rank gets a key. Precondition: settle().
   [[nodiscard]] bool gives(std::uint64_t key, std::size_t rank) const {
-    if (!has_parts()) return gives_all() || rank == static_cast<std::size_t>(root_);
+    if (!has_parts()) return gives_all_to(rank);
     return key >= firsts_[rank] && (rank + 1 == firsts_.size() ? key <= last_ : key < firsts_[rank + 1]);
   }
   /// Of ascending keys from number `at` up to `end`, those that a rank gets. Precondition: settle().
   [[nodiscard]] std::pair<std::size_t, std::size_t> of(const key_span& keys, std::size_t at, std::size_t end,
                                                        std::size_t rank) const {
-    if (!has_parts()) return {gives_all() || rank == static_cast<std::size_t>(root_) ? at : end, end};
+    if (!has_parts()) return {gives_all_to(rank) ? at : end, end};
     const auto from = keys.lower_bound(at, end, firsts_[rank]);
     return {from, rank + 1 == firsts_.size() ? end : keys.lower_bound(from, end, firsts_[rank + 1])};
   }

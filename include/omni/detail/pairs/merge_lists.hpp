@@ -10,6 +10,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "../../element.hpp"
 #include "pair_list.hpp"
 
 // Two ascending lists of keys and elements become one.
@@ -19,11 +20,6 @@ namespace omni::detail {
 /// What a vector of elements is made of: std::vector<bool> has no elements to point at.
 template <class T>
 using stored = std::conditional_t<std::is_same_v<T, bool>, unsigned char, T>;
-
-template <std::size_t Bytes>
-using unsigned_of =
-    std::conditional_t<Bytes == 8, std::uint64_t,
-                       std::conditional_t<Bytes == 4, std::uint32_t, std::conditional_t<Bytes == 2, std::uint16_t, std::uint8_t>>>;
 
 /// a if `first`, else b. No branch depends on it: a processor could not foresee it.
 template <class T>

@@ -37,8 +37,7 @@ class recorded_pairs final : public pairs_in_messages {
   recorded_pairs(sparse_call& c, int rank, int ranks, pair_folding how, record_rounds rounds = record_rounds::many)
       : pairs_in_messages(c, rank, ranks, how),
         has_rounds_(rounds == record_rounds::many),
-        is_sized_(how == pair_folding::by_size || (has_rounds_ && c.split.kind() == collective_kind::reduce)),
-        gets_all_(c.split.gives_all() || (!c.split.has_parts() && c.split.root() == rank)) {}
+        is_sized_(how == pair_folding::by_size || (has_rounds_ && c.split.kind() == collective_kind::reduce)) {}
 
   /// The report of the call, once it is done. `rounds`: what they took.
   [[nodiscard]] report result(const report& rounds) const {
@@ -131,7 +130,7 @@ class recorded_pairs final : public pairs_in_messages {
     return fold_part(pairs, room, r);
   }
   void take(std::span<const std::span<const std::byte>> parts, report& r) override {
-    if (!gets_all_) return;
+    if (!call_->split.gives_all_to(rank_)) return;
     auto& all = s_->parts;
     all.clear();
     std::size_t pairs = 0;
@@ -223,7 +222,7 @@ class recorded_pairs final : public pairs_in_messages {
     std::memcpy(room.data(), &h, sizeof(h));
     copy_bytes(room.data() + sizeof(h), part.keys->data(), part.keys->size());
     copy_bytes(room.data() + values, part.rows->data(), part.rows->size());
-    const auto readers = call_->split.gives_all() ? ranks_ - 1 : gets_all_ ? 0 : 1;
+    const auto readers = call_->split.gives_all() ? ranks_ - 1 : call_->split.gives_all_to(rank_) ? 0 : 1;
     r.bytes_sent += own + (ranks_ - 1) * sizeof(header) + readers * (sizeof(h) + part.size() * pair_bytes());
     return end;
   }
@@ -238,7 +237,6 @@ class recorded_pairs final : public pairs_in_messages {
 
   bool has_rounds_;
   bool is_sized_;  // few pairs are folded by whoever gets them, more in parts
-  bool gets_all_;
   bool had_parts_ = false, is_segmented_ = false, some_are_small_ = false;
   static constexpr auto everything_ = std::numeric_limits<std::size_t>::max();
   std::size_t wanted_ = everything_, written_here_ = 0;  // of this rank's pairs, in a round
