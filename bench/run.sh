@@ -45,8 +45,8 @@ need cmake:cmake make:make g++:g++ mpicxx:libopenmpi-dev mpirun:openmpi-bin \
 build=build/bench-build
 mkdir -p build
 cmake -S . -B "$build" -DCMAKE_BUILD_TYPE=Release -DOMNI_BUILD_TESTS=OFF -DOMNI_BUILD_EXAMPLES=ON -DOMNI_BUILD_BENCH=ON > "$build.log" 2>&1 ||
-  { mkdir -p build; cat "$build.log"; exit 1; }
-cmake --build "$build" --target "$target" -j "$(nproc)" >> "$build.log" 2>&1 || { cat "$build.log"; exit 1; }
+  { cat "$build.log" >&2; exit 1; }
+cmake --build "$build" --target "$target" -j "$(nproc)" >> "$build.log" 2>&1 || { cat "$build.log" >&2; exit 1; }
 program=$build/bench/$target
 [ "$target" != omni-switch ] || program=$build/examples/tools/$target
 if [ "$only_build" = yes ]; then echo "$program"; exit 0; fi
@@ -58,8 +58,8 @@ export OMPI_MCA_coll_tuned_use_dynamic_rules=1  # lets the benchmark choose Open
 mkdir -p "$out"
 rm -f "$out"/ranks*.json "$out/table.txt"
 uname -srm | sed 's/^/# /' | tee "$out/table.txt"
-grep -m1 'model name' /proc/cpuinfo | sed 's/.*: /# /' | tee -a "$out/table.txt"
-echo "# $(nproc) cores, $(free -g | awk '/Mem:/ {print $2}') GiB, $(mpirun --version | head -1)" | tee -a "$out/table.txt"
+{ grep -m1 'model name' /proc/cpuinfo || uname -m; } | sed 's/.*: //; s/^/# /' | tee -a "$out/table.txt"
+echo "# $(nproc) cores, $(awk '/MemTotal/ {printf "%d", $2 / 1048576}' /proc/meminfo) GiB, $(mpirun --version | head -1)" | tee -a "$out/table.txt"
 
 # MPI at its best, too: a program may be in any of these states. Open MPI takes a temporary buffer in each call; a heap that is kept
 # does not get its pages anew. cma: one copy from process to process, by the kernel.

@@ -4,6 +4,7 @@
 #
 # The benchmark between hosts: network namespaces on this machine, each a host of its own with a rate-limited link. Needs root.
 set -uo pipefail
+PATH=$PATH:/usr/sbin:/sbin  # of tc, which ordinary users do not have in theirs
 cd "$(dirname "$0")/../.." || exit 1
 
 usage() {
@@ -93,6 +94,8 @@ tag=omni$$
 work=$(mktemp -d /tmp/omni-cluster.XXXXXX)
 switches=()
 clean() {
+  trap - ERR
+  set +E
   for pid in "${switches[@]}"; do { kill "$pid"; wait "$pid"; } 2> /dev/null; done
   for i in $(seq 1 "$hosts"); do ip netns del "$tag-h$i" 2> /dev/null; done
   for j in $(seq 1 "$racks"); do ip netns del "$tag-r$j" 2> /dev/null; done
@@ -168,12 +171,12 @@ add() { # NAMESPACE ADDRESS PORTS [OPTIONS]: a switch
   if [ "$switch" = kernel ]; then adds+=(--bpf "$(dirname "$switch_program")/switch.bpf.o" --ports "$ports"); fi
   ip netns exec "$ns" "$switch_program" --listen "$at:4800" "${adds[@]}" > "$log" 2>&1 &
   local pid=$!
+  switches+=("$pid")
   for _ in $(seq 50); do
     grep -q 'listens' "$log" && break
     kill -0 "$pid" 2> /dev/null || { cat "$log"; echo "skipped: no switch can be started here"; exit 77; }
     sleep 0.1
   done
-  switches+=("$pid")
 }
 if [ -n "$switch" ]; then
   if [ "$racks" = 0 ]; then

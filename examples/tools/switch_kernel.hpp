@@ -43,37 +43,15 @@ class kernel_switch {
       if (maps_.back() < 0) fail(object + " has no map " + name);
     }
     if (ports.empty()) fail("--bpf wants --ports");
-    for (const auto& p : ports) {
-      const auto index = if_nametoindex(p.c_str());
-      if (index == 0) fail("no interface " + p);
-      bpf_tc_hook hook{};
-      hook.sz = sizeof(hook);
-      hook.ifindex = static_cast<int>(index);
-      hook.attach_point = BPF_TC_INGRESS;
-      if (const int rc = bpf_tc_hook_create(&hook); rc != 0 && rc != -EEXIST) fail("no classifier at " + p);
-      bpf_tc_opts options{};
-      options.sz = sizeof(options);
-      options.prog_fd = bpf_program__fd(program);
-      options.handle = 1;
-      options.priority = 1;
-      options.flags = BPF_TC_F_REPLACE;
-      if (bpf_tc_attach(&hook, &options) != 0) fail("cannot attach to " + p);
-      hooks_.push_back(hook);
-    }
+    for (const auto& p : ports)
+      if (if_nametoindex(p.c_str()) == 0) fail("no interface " + p);
+    for (const auto& p : ports) attached_.to(p, bpf_program__fd(program));
   }
   kernel_switch(const kernel_switch&) = delete;
   kernel_switch(kernel_switch&&) = delete;
   kernel_switch& operator=(const kernel_switch&) = delete;
   kernel_switch& operator=(kernel_switch&&) = delete;
-  ~kernel_switch() {
-    for (auto& hook : hooks_) {
-      bpf_tc_opts options{};
-      options.sz = sizeof(options);
-      options.handle = 1;
-      options.priority = 1;
-      static_cast<void>(bpf_tc_detach(&hook, &options));
-    }
-  }
+  ~kernel_switch() = default;
 
   /// A datagram that the classifier has let through: of control.
   void take(omni::detail::switch_packet& p, std::size_t bytes, std::uint64_t address, double now,
@@ -110,6 +88,43 @@ class kernel_switch {
   [[noreturn]] static void fail(const std::string& what) {
     throw std::runtime_error(what + (errno != 0 ? std::string(": ") + std::strerror(errno) : ""));
   }
+  // Where the program is attached: it must not stay there when nobody leases its slots, were it that the next port has failed.
+  class attachments {
+   public:
+    attachments() = default;
+    attachments(const attachments&) = delete;
+    attachments(attachments&&) = delete;
+    attachments& operator=(const attachments&) = delete;
+    attachments& operator=(attachments&&) = delete;
+    ~attachments() {
+      for (auto& hook : hooks_) {
+        auto options = ours();
+        static_cast<void>(bpf_tc_detach(&hook, &options));
+      }
+    }
+    void to(const std::string& port, int program) {
+      bpf_tc_hook hook{};
+      hook.sz = sizeof(hook);
+      hook.ifindex = static_cast<int>(if_nametoindex(port.c_str()));
+      hook.attach_point = BPF_TC_INGRESS;
+      if (const int rc = bpf_tc_hook_create(&hook); rc != 0 && rc != -EEXIST) fail("no classifier at " + port);
+      auto options = ours();
+      options.prog_fd = program;
+      options.flags = BPF_TC_F_REPLACE;
+      if (bpf_tc_attach(&hook, &options) != 0) fail("cannot attach to " + port);
+      hooks_.push_back(hook);
+    }
+
+   private:
+    static bpf_tc_opts ours() {
+      bpf_tc_opts options{};
+      options.sz = sizeof(options);
+      options.handle = 1;
+      options.priority = 1;
+      return options;
+    }
+    std::vector<bpf_tc_hook> hooks_;
+  };
   [[nodiscard]] bool knows_place_above() const {
     const omni_u32 key = OMNI_SWITCH_PLACE_ABOVE;
     omni_switch_place place{};
@@ -144,7 +159,7 @@ class kernel_switch {
 
   std::unique_ptr<bpf_object, void (*)(bpf_object*)> object_;
   std::vector<int> maps_;
-  std::vector<bpf_tc_hook> hooks_;
+  attachments attached_;
   omni::detail::switch_leases leases_;
   bool complained_ = false;
 };

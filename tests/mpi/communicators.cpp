@@ -189,6 +189,7 @@ TEST_CASE("communicators: null and inter-communicators are usage errors") {
   MPI_Intercomm_create(half.comm, 0, MPI_COMM_WORLD, 1 - color, 99, &inter.comm);
   CHECK_THROWS_AS(omni::allreduce(inter.comm, x), omni::usage);
   CHECK_THROWS_AS(omni::allreduce(inter.comm, x, omni::colocated{}), omni::usage);
+  CHECK_THROWS_AS(omni::cluster(inter.comm, omni::dedicated{.servers = 1}), omni::usage);
   MPI_Barrier(MPI_COMM_WORLD);
 }
 

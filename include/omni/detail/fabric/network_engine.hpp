@@ -129,12 +129,11 @@ class in_network::engine {
     }
     const auto before = worker_->steps();
     // Not for ever: who sends too much must not keep a deadline from being seen.
-    int left = most_at_once;
-    for (std::size_t n = worker_->finished() ? 0 : port_.link->receive(packet_, seconds); n != 0 && left != 0;
-         n = port_.link->receive(packet_, 0), --left) {
+    for (int i = 0; i < most_at_once && !worker_->finished(); ++i) {
+      const auto n = port_.link->receive(packet_, i == 0 ? seconds : 0);
+      if (n == 0) break;
       report_.bytes_received += n;
       worker_->take(packet_, n, now(), send);
-      if (worker_->finished()) break;
     }
     worker_->tick(now(), send);
     report_.exchange_seconds += watch_.lap();

@@ -106,7 +106,7 @@ class switch_leases {
   void open(const switch_packet& p, std::uint64_t address, double now, const send_function& send) {
     const auto& h = p.header;
     const auto workers = h.next[0], bytes = h.next[2], racks = std::max<std::uint32_t>(h.next[3], 1);
-    const auto wanted = std::min<std::uint32_t>(h.next[1], static_cast<std::uint32_t>(settings_.most_slots));
+    const auto wanted = std::min(h.next[1], static_cast<std::uint32_t>(std::min(settings_.most_slots, settings_.slots)));
     if (workers < 1 || wanted < 1 || bytes < sizeof(omni_switch_header) + OMNI_SWITCH_CHUNK * sizeof(omni_u64) ||
         (racks > 1 && h.next[4] >= racks))
       return refuse(h, no_lease::bad_request, address, send);

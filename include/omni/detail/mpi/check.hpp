@@ -24,6 +24,13 @@ inline void check(int code, const char* routine) {
   throw mpi_error(routine, code, error_class, std::string(text.data(), static_cast<std::size_t>(length)));
 }
 
+/// @throws usage of an inter-communicator, whose collectives are others.
+inline void expect_intra(MPI_Comm comm) {
+  int inter = 0;
+  check(MPI_Comm_test_inter(comm, &inter), "MPI_Comm_test_inter");
+  if (inter != 0) throw usage("omni: an inter-communicator has no allreduce; merge it first (MPI_Intercomm_merge)");
+}
+
 /// This rank in a communicator, and how many there are.
 inline int rank_in(MPI_Comm comm) {
   int r = 0;

@@ -34,9 +34,7 @@ namespace omni::detail {
 class opened_communicator {
  public:
   [[gnu::cold]] explicit opened_communicator(MPI_Comm user) {
-    int inter = 0;
-    check(MPI_Comm_test_inter(user, &inter), "MPI_Comm_test_inter");
-    if (inter != 0) throw usage("omni: an inter-communicator has no allreduce; merge it first (MPI_Intercomm_merge)");
+    expect_intra(user);
     check(MPI_Comm_rank(user, &rank_), "MPI_Comm_rank");
     check(MPI_Comm_size(user, &size_), "MPI_Comm_size");
     agreed_ = {environment_flag("OMNI_CHECK") ? 1 : 0,

@@ -88,11 +88,8 @@ class mpi_members {
   /// What this worker is in a communicator. @throws usage if it has ranks that are no workers, or is none that has an allreduce.
   [[nodiscard]] part_card card_of(MPI_Comm comm) const {
     if (comm == MPI_COMM_NULL) return {};
-    int inter = 0, rank = 0, size = 0;
-    check(MPI_Comm_test_inter(comm, &inter), "MPI_Comm_test_inter");
-    if (inter != 0) throw usage("omni: an inter-communicator has no allreduce; merge it first (MPI_Intercomm_merge)");
-    check(MPI_Comm_rank(comm, &rank), "MPI_Comm_rank");
-    check(MPI_Comm_size(comm, &size), "MPI_Comm_size");
+    expect_intra(comm);
+    const int rank = rank_in(comm), size = size_of(comm);
     MPI_Group theirs = MPI_GROUP_NULL, ours = MPI_GROUP_NULL;
     check(MPI_Comm_group(comm, &theirs), "MPI_Comm_group");
     check(MPI_Comm_group(workers_, &ours), "MPI_Comm_group");
@@ -143,9 +140,8 @@ class mpi_members {
     check(MPI_Initialized(&flag), "MPI_Initialized");
     if (flag == 0) throw usage("omni: MPI_Init has not been called");
     if (comm == MPI_COMM_NULL) throw usage("omni: the communicator is MPI_COMM_NULL");
-    int rank = 0, size = 0;
-    check(MPI_Comm_rank(comm, &rank), "MPI_Comm_rank");
-    check(MPI_Comm_size(comm, &size), "MPI_Comm_size");
+    expect_intra(comm);
+    const int rank = rank_in(comm), size = size_of(comm);
     std::vector<role> all(static_cast<std::size_t>(size));
     const std::array<int, 2> told{mine.serves, mine.servers};
     check(MPI_Allgather(told.data(), 2, MPI_INT, all.data(), 2, MPI_INT, comm), "MPI_Allgather");
