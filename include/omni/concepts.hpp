@@ -213,7 +213,7 @@ concept magnitude_sparsifier = std::copyable<S> && requires(const S& s, std::siz
 template <class S>
 concept sparsifier = (block_sparsifier<S> || element_sparsifier<S> || magnitude_sparsifier<S>)&&!quantiser<S>;
 
-/// Makes a tensor sparse, or shorter. Only a call that names one changes bits.
+/// Makes a tensor sparse, or shorter. Only a call that names one, or an arithmetic that rounds, changes bits.
 template <class C>
 concept compressor = quantiser<C> || sparsifier<C>;
 

@@ -24,10 +24,10 @@ namespace omni {
 /// | tensor | runs |
 /// | --- | --- |
 /// | up to small_bytes | MPI's own allreduce, with nothing added |
+/// | above, dense, below ring_bytes | MPI's own allreduce |
 /// | above, several hosts with several ranks, if more than a few blocks are not null | hierarchical, in both levels as here |
-/// | above, few blocks are not null on any rank | the owner streams: replicated for two ranks, else colocated |
-/// | above, dense, up to ring_bytes | MPI's own allreduce |
 /// | above, dense | ring |
+/// | above, few blocks are not null on any rank | the owner streams: replicated for two ranks, else colocated |
 ///
 /// Whether a tensor counts as dense goes by the densest rank; the ranks agree on it together with everything else (agreement.hpp).
 /// Each looks at a few blocks, always the same: the same input gives the same choice, and so the same bits, in every run. Of a
