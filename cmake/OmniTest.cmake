@@ -33,6 +33,11 @@ function(omni_add_mpi_test name target ranks)
   omni_mpi_launcher(${ranks} launcher environment)
   set(test ${OMNI_TEST_PREFIX}${name})
   add_test(NAME ${test} COMMAND ${launcher} ${MPIEXEC_PREFLAGS} $<TARGET_FILE:${target}> ${MPIEXEC_POSTFLAGS} ${ARGN})
-  # All cores of a small machine: ranks of several tests at a time would wait for each other.
-  set_tests_properties(${test} PROPERTIES TIMEOUT 620 PROCESSORS 2 LABELS "mpi;np${ranks}" ENVIRONMENT "${environment}")
+  set_tests_properties(${test} PROPERTIES TIMEOUT 620 LABELS "mpi;np${ranks}" ENVIRONMENT "${environment}")
+endfunction()
+
+# omni_needs_all_cores(name...): of these tests the ranks would wait for those of another. Most tests over MPI start longer than they compute.
+function(omni_needs_all_cores)
+  list(TRANSFORM ARGN PREPEND "${OMNI_TEST_PREFIX}" OUTPUT_VARIABLE tests)
+  set_tests_properties(${tests} PROPERTIES PROCESSORS 2)
 endfunction()

@@ -172,4 +172,4 @@ fi
 # Tests of lint start here, all others in the directories that their lists name.
 sed -i "s|^set_tests_properties(\[=\[lint\.\([a-z]*\)\]=\] PROPERTIES|& WORKING_DIRECTORY [=[$PWD]=]|" "$list"
 echo "== ctest"
-exec ctest --test-dir "$all" --output-on-failure -j 2 </dev/null
+exec ctest --test-dir "$all" --output-on-failure -j 3 </dev/null

@@ -6,7 +6,9 @@
 
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
+#include <numbers>
 #include <omni/allreduce.hpp>
 #include <omni/element.hpp>
 #include <random>
@@ -19,17 +21,22 @@
 
 namespace testing {
 
+/// Nearly normal, of variance 1: the sum of four uniform draws. std::normal_distribution took a third of these tests' time.
 inline std::vector<float> normal(std::size_t n, int rank) {
-  std::mt19937 engine(static_cast<unsigned>(rank) + 17);
-  std::normal_distribution<float> d;
+  std::mt19937_64 engine(static_cast<unsigned>(rank) + 17);
   std::vector<float> x(n);
-  for (auto& v : x) v = d(engine);
+  for (auto& v : x) {
+    const std::uint64_t draws = engine();
+    const auto sum = (draws & 0xffff) + (draws >> 16 & 0xffff) + (draws >> 32 & 0xffff) + (draws >> 48);
+    v = static_cast<float>((static_cast<double>(sum) - 2 * 65535.0) / 65536 * std::numbers::sqrt3);
+  }
   return x;
 }
 /// Where two tensors differ in a bit, or nothing.
 template <class T>
 std::string differ(const std::vector<T>& a, const std::vector<T>& b) {
   if (a.size() != b.size()) return "lengths";
+  if (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0) return {};
   for (std::size_t i = 0; i < a.size(); ++i)
     if (std::memcmp(&a[i], &b[i], sizeof(T)) != 0)
       return "element " + std::to_string(i) + ": " + std::to_string(static_cast<float>(a[i])) + ", " +
