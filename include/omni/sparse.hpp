@@ -43,7 +43,7 @@ typename detail::pairs_result<std::remove_cvref_t<View>>::type allreduce(Comm&& 
   return out;
 }
 /// The same, and the result is written over what `out` had. Its memory is used again: for many pairs that saves up to half of the
-/// time. The view may be of it. An error that is not one of arguments leaves it empty.
+/// time. The view may be of it. A `usage` error of its own leaves it as it was, any other error empty.
 template <class... Policies, class Comm, detail::pairs View, class... More>
 report allreduce(Comm&& comm, View&& view, typename detail::pairs_result<std::remove_cvref_t<View>>::type& out, More&&... more) {
   return detail::run_pairs<detail::collective_kind::allreduce, report>(comm, view, out, Policies{}..., more...);

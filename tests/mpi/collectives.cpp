@@ -153,10 +153,16 @@ TEST_CASE("collectives: groups of tensors are reduced to a root and broadcast") 
   for (auto& tensor : wanted)
     MPI_Allreduce(MPI_IN_PLACE, tensor.data(), static_cast<int>(tensor.size()), MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
   const auto before = model;
-  omni::reduce(MPI_COMM_WORLD, model, omni::root{root});
-  CHECK(model == (r == root ? wanted : before));
-  omni::broadcast(MPI_COMM_WORLD, model, omni::root{root});
-  CHECK(model == wanted);
+  const auto check = [&](const auto& topology) {
+    model = before;
+    omni::reduce(MPI_COMM_WORLD, model, omni::root{root}, topology);
+    CHECK(model == (r == root ? wanted : before));
+    omni::broadcast(MPI_COMM_WORLD, model, omni::root{root}, topology);
+    CHECK(model == wanted);
+  };
+  check(omni::automatic{});
+  check(omni::colocated{});
+  check(omni::hierarchical<>{});
 }
 TEST_CASE("collectives: ranks that disagree all hear of it, and the next call works") {
   if (size() < 2) return;

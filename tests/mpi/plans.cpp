@@ -109,6 +109,12 @@ TEST_CASE("plans: requests, small sizes, results") {
   CHECK(x == std::vector<int>(5, size() - 1));
   CHECK(z == std::vector<int>(50000, size()));
   CHECK_THROWS_AS(large.run(x), omni::usage);
+
+  testing::owned fresh;
+  MPI_Comm_dup(MPI_COMM_WORLD, &fresh.comm);
+  CHECK_THROWS_AS(omni::plan(fresh.comm, 5, omni::deadline{std::chrono::milliseconds(-1)}), omni::usage);
+  omni::allreduce(fresh.comm, y);
+  CHECK(y == std::vector<int>(50000, size()));
 }
 
 TEST_CASE("memory of one call: less than twice what is not null, and 16 MiB, and no more than the report says") {

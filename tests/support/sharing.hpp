@@ -69,6 +69,8 @@ class sharing {
   [[nodiscard]] int size() const { return inner_->size(); }
   [[nodiscard]] std::size_t preferred_packet_bytes() const { return inner_->preferred_packet_bytes(); }
   void mark_broken(const std::string& why) { inner_->mark_broken(why); }
+  [[nodiscard]] bool is_usable() const { return inner_->is_usable(); }
+  void expect_usable() const { inner_->expect_usable(); }
   [[nodiscard]] window* shared_window() const { return group_->shared_window(); }
 
   // The threads' own, known to the group while it is open.

@@ -2,7 +2,9 @@
 // SPDX-License-Identifier: BSL-1.0
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <array>
+#include <chrono>
 #include <complex>
 #include <cstddef>
 #include <cstdint>
@@ -189,6 +191,43 @@ TEST_CASE("collectives: an operation that throws on one rank ends the call, and 
       CHECK(heard[static_cast<std::size_t>(thrower)] == (folds ? "boom" : ""));
       if (!scatters && folds) CHECK(heard[2].find("gave up") != std::string::npos);
     }
+}
+namespace {
+
+// Writes a word for each 64 blocks that there are, and none where there is no element.
+struct detector_ahead {
+  static constexpr std::size_t ahead_bytes = 1U << 20U;
+  template <class T>
+  std::uint64_t mark(std::span<const T> run, std::size_t block, const T& identity) const {
+    return omni::scalar_detector{}.mark(run, block, identity);
+  }
+  template <class T>
+  void mark_ahead(std::span<const T> all, std::size_t block, const T& identity, std::span<std::uint64_t> marks) const {
+    for (std::size_t at = 0; at < all.size(); at += 64 * block)
+      marks[at / (64 * block)] = mark(all.subspan(at, std::min(64 * block, all.size() - at)), block, identity);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("collectives: a detector that looks ahead, and parts that end early") {
+  threads::run(2, [](threads& comm) {
+    const std::vector<std::size_t> sizes{128 * 256, 0};
+    const std::vector<float> x(128 * 256, 1);
+    std::vector<float> out(sizes[static_cast<std::size_t>(comm.rank())]);
+    omni::reduce_scatter(comm, x, out, omni::part_sizes{sizes}, detector_ahead{}, omni::colocated{});
+    CHECK(out == std::vector<float>(out.size(), 2));
+  });
+}
+TEST_CASE("collectives: an allgather whose arguments are wrong writes nothing") {
+  threads::run(2, [](threads& comm) {
+    const std::vector<int> mine(1000, 7);
+    std::vector<int> all(2000, 5);
+    const omni::deadline over{std::chrono::seconds(-1)};
+    CHECK_THROWS_AS(omni::allgather(comm, mine, all, over), omni::usage);
+    CHECK_THROWS_AS(static_cast<void>(omni::iallgather(comm, mine, all, over)), omni::usage);
+    CHECK(all == std::vector<int>(2000, 5));
+  });
 }
 TEST_CASE("collectives: what is sent is received, and is little more than what is not null") {
   constexpr int ranks = 4;

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The omni authors
 // SPDX-License-Identifier: BSL-1.0
 #include <doctest/doctest.h>
+#include <sys/mman.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -12,6 +13,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "../support/agreeing.hpp"
 #include "../support/collectives.hpp"
 #include "../support/device_ranks.hpp"
 #include "../support/staged_calls.hpp"
@@ -264,6 +266,48 @@ TEST_CASE(
   });
   for (const auto& e : errors) CHECK(e != "");
   for (const auto& e : later) CHECK(e != "");
+}
+TEST_CASE("device staged: a tensor is looked at once it has come, and never on a device that has failed") {
+  using kind = omni::detail::collective_kind;
+  constexpr std::size_t n = 400000;
+  std::size_t received = 0;
+  testing::agreeing::run(4, [&](testing::agreeing& comm) {
+    late_machine machine(static_cast<std::uint64_t>(comm.rank()) + 31);
+    std::vector<float> x(n, 1.0F);
+    const auto r = testing::stage<kind::reduce>(machine, comm, x, omni::root{0});
+    if (comm.rank() == 0) {
+      CHECK(x == std::vector<float>(n, 4.0F));
+      received = r.bytes_received;
+    }
+    device_buffers::drop();
+  });
+  CHECK(received < 2 * n * sizeof(float));  // dense, it goes by way of owners; one that seemed empty would come from all
+
+  const testing::leaks_are_meant meant;
+  const auto bytes = n * sizeof(float);
+  void* const hidden = ::mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);  // as the memory of a device is
+  std::vector<std::string> errors(2);
+  threads::run(2, [&](threads& comm) {
+    const testing::leaks_are_meant here;
+    const auto r = static_cast<std::size_t>(comm.rank());
+    late_machine machine(7);
+    std::vector<float> x(n, 1.0F);
+    const auto failed = r == 1 ? std::make_exception_ptr(omni::cuda_error("cudaSomething", "cudaErrorUnknown", 999, "before"))
+                               : std::exception_ptr();
+    const std::span<float> there = r == 1 ? std::span(static_cast<float*>(hidden), n) : std::span(x);
+    try {
+      omni::detail::stage_tensors<kind::reduce_scatter, omni::detail::run_it, float>(
+          comm, late_device{&machine}, late_device::stream{}, failed, std::span<const float>(there), there);
+    } catch (const omni::cuda_error&) {
+      errors[r] = "of the device";
+    } catch (const omni::error& e) {
+      errors[r] = e.what();
+    }
+    device_buffers::drop();
+  });
+  ::munmap(hidden, bytes);
+  CHECK(errors[1] == "of the device");
+  CHECK(errors[0].find("gave up") != std::string::npos);
 }
 TEST_CASE("device staged: requests, several at once, and calls of other types") {
   using kind = omni::detail::collective_kind;

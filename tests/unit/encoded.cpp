@@ -1070,3 +1070,25 @@ TEST_CASE("encoded: VR-DIANA goes to the optimum with gradients of samples") {
     }
   });
 }
+TEST_CASE("encoded: what was saved of a VR-DIANA and is cut off changes nothing") {
+  threads::run(1, [](threads& comm) {
+    using estimate = omni::vr_diana<omni::natural, double>;
+    const auto saved = [](const estimate& e) {
+      std::stringstream s;
+      e.save(s);
+      return s.str();
+    };
+    estimate stepped(100, 10, omni::natural{}), other(100, 10, omni::natural{});
+    const std::vector<double> one(100, 1.0), two(100, 2.0);
+    std::vector<double> out(100);
+    stepped.renew(one);
+    stepped.reduce(comm, two, one, out);
+    const auto all = saved(stepped), before = saved(other);
+    CHECK(all != before);
+    std::istringstream cut(all.substr(0, all.size() - 4)), whole(all);
+    CHECK_THROWS_AS(other.load(cut), omni::usage);
+    CHECK(saved(other) == before);
+    other.load(whole);
+    CHECK(saved(other) == all);
+  });
+}

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <omni/omni.hpp>
 #include <span>
@@ -313,6 +314,18 @@ TEST_CASE("usage: blocks of no elements are refused, not divided by") {
                                                 }),
                   omni::usage);
 }
+TEST_CASE("usage: windows of more packets than there can be are refused, of levels, too") {
+  omni::transport::threads::run(2, [](omni::transport::threads& comm) {
+    std::vector<int> x(10, 1);
+    using levels = omni::hierarchical<omni::colocated, omni::ring>;
+    CHECK_THROWS_AS(omni::allreduce(comm, x, omni::colocated{.window = 4097}), omni::usage);
+    CHECK_THROWS_AS(omni::allreduce(comm, x, omni::ring{.window = 1 << 20}), omni::usage);
+    CHECK_THROWS_AS(omni::allreduce(comm, x, levels{.outer = {.window = 1 << 30}}), omni::usage);
+    omni::allreduce(comm, x, omni::colocated{.window = 4096});
+    omni::allreduce(comm, x, omni::ring{.window = 4096});
+    CHECK(x == std::vector<int>(10, 4));
+  });
+}
 TEST_CASE("usage: packets of the levels of a hierarchy are looked at, too") {
   omni::transport::threads::run(2, [](omni::transport::threads& comm) {
     std::vector<int> x(10, 1);
@@ -346,6 +359,21 @@ TEST_CASE("a call under way hears that an earlier request has failed: its peers 
     });
     CHECK(heard[0] ==
           "omni: this transport is unusable since an earlier error: omni: packet from rank 1 refused: the rank gave up");
+  }
+}
+TEST_CASE("an earlier request ends, too, when a later call has waited in vain, in shared memory and not") {
+  for (const std::size_t n : {1000U, 2000000U}) {
+    CAPTURE(n);
+    const auto check = [n](auto& comm) {
+      const testing::leaks_are_meant meant;
+      if (comm.rank() == 1) return;  // never calls
+      std::vector<float> x(n, 1), y(n, 1);
+      auto first = omni::iallreduce(comm, x);
+      CHECK_THROWS_AS(omni::allreduce(comm, y, omni::deadline{std::chrono::milliseconds(100)}), omni::error);
+      CHECK_THROWS_AS(first.wait(), omni::error);
+    };
+    testing::sharing::run(2, [&](testing::sharing& comm) { check(comm); });
+    omni::transport::threads::run(2, [&](omni::transport::threads& comm) { check(comm); });
   }
 }
 TEST_CASE("a transport that likes no packets at all gets those that a greeting fits in") {

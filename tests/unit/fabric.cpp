@@ -429,6 +429,47 @@ TEST_CASE("fabric: ranks that ask for different slots get the fewest; one withou
   CHECK(stopped == 3);
 }
 
+namespace {
+
+/// A way to a switch that is faster than its rank: while a call lasts, there is always another packet.
+class fast_link final : public switch_link {
+ public:
+  fast_link(std::unique_ptr<switch_link> way, std::size_t& bytes) : way_(std::move(way)), bytes_(bytes) {}
+  void send(std::span<const std::byte> d) override { way_->send(d); }
+  [[nodiscard]] std::uint64_t where() const override { return way_->where(); }
+  std::size_t receive(switch_packet& to, double seconds) override {
+    const auto n = way_->receive(to, std::max(seconds, 0.5));
+    bytes_ += n;
+    return n;
+  }
+
+ private:
+  std::unique_ptr<switch_link> way_;
+  std::size_t& bytes_;
+};
+
+}  // namespace
+
+TEST_CASE("fabric: every packet that is received is looked at, however many there are at once") {
+  wire w;
+  std::atomic<int> wrong = 0;
+  testing::agreeing::run(2, [&](testing::agreeing& comm) {
+    std::size_t received = 0;
+    omni::basic_fabric<testing::agreeing> fabric(comm, std::make_unique<fast_link>(w.way(comm.rank()), received), comm.rank(),
+                                                 comm.size());
+    received = 0;
+    std::vector<int> x(1000000, 1);
+    const auto r = omni::allreduce(fabric, x, omni::in_network{});
+    if (x != std::vector<int>(1000000, 2) || r.bytes_received != received) ++wrong;
+  });
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("fabric: a switch that has fewer slots than are asked for gives what it has") {
+  wire w({}, {.slots = 16});
+  CHECK(wrong_outputs<std::int32_t>(w, 3, 50000, patterns::shape::none_null, 1, true, omni::sum{}) == 0);
+}
+
 TEST_CASE("fabric: switches of which one has no slots, or none above it, leave a job to the hosts") {
   wire w({}, {.slots = 32}, 1, 2);
   std::atomic<int> wrong = 0;
@@ -854,10 +895,26 @@ TEST_CASE("shared_exponent: ranks with other types are told, however small the t
   CHECK(told == 3);
 }
 
+TEST_CASE("shared_exponent: ranks that want other sums of a group are told, too") {
+  wire w;
+  std::atomic<int> told = 0;
+  on_ranks(w, 3, [&](auto& fabric, int rank) {
+    std::vector<std::vector<double>> group{std::vector<double>(1000, 1), std::vector<double>(2000, 1)};
+    try {
+      omni::allreduce(fabric, group, omni::in_network{}, omni::shared_exponent{rank == 1 ? 64 : 32});
+    } catch (const omni::mismatch&) {
+      ++told;
+    }
+  });
+  CHECK(told == 3);
+}
+
 TEST_CASE("fabric: a plain communicator has no switch") {
   testing::agreeing::run(2, [&](testing::agreeing& comm) {
     std::vector<int> x(10, 1);
+    using levels = omni::hierarchical<omni::colocated, omni::in_network>;
     CHECK_THROWS_WITH_AS(omni::allreduce(comm, x, omni::in_network{}), doctest::Contains("no switch"), omni::usage);
+    CHECK_THROWS_WITH_AS(omni::allreduce(comm, x, levels{}), doctest::Contains("no switch"), omni::usage);
     omni::allreduce(comm, x);
     CHECK(x == std::vector<int>(10, 2));
   });

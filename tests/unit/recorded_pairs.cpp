@@ -294,6 +294,8 @@ TEST_CASE("recorded pairs: a peer that lies is refused, or believed without harm
     CHECK(std::string(seen(messages, in_header([](words& w) { w.here += 60000; }), none)) == "protocol");
     CHECK(std::string(seen(messages, in_header([](words& w) { w.here = 0xffffffff; }), none)) == "protocol");
     CHECK(std::string(seen(messages, in_header([](words& w) { w.width = 2; }), none)) == "mismatch");
+    CHECK(std::string(seen(messages, in_header([](words& w) { w.largest_key = std::uint64_t{1} << 40U; }), none)) == "protocol");
+    CHECK(std::string(seen(messages, in_header([](words& w) { w.pairs = ~std::uint64_t{0}; }), none)) == "protocol");
     CHECK(std::string(seen(messages, in_header([](words& w) { w.width = ~std::uint64_t{0}; }), none)) == "protocol");
     CHECK(std::string(seen(messages, in_header([](words& w) { w.here = 0, w.state = 0; }), none)) == "protocol");
     CHECK(std::string(seen(messages, in_header([](words& w) { w.here = 0, w.state = 3; }), none)) == "protocol");

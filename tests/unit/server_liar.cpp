@@ -165,6 +165,10 @@ TEST_CASE("a server refuses signatures that cannot be, and calls that differ") {
         }) == "protocol");
   CHECK(how([](signature& s) { s.blocks += 1000; }) == "protocol");
   CHECK(how([](signature& s) { s.count = 0; }) == "protocol");
+  CHECK(how([](signature& s) {
+          s.count = s.blocks = ~std::uint64_t{0};
+          s.largest_block = 1;
+        }) == "protocol");
   // Possible, but not what the other worker says: both are told, each with the other's signature.
   for (const auto& e : {after([](signature& s) { s.count += 1; }), after([](signature& s) { s.operation_state = 5; })}) {
     CHECK(e.how == "done");

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -151,6 +152,71 @@ TEST_CASE("key-value: usage errors") {
     const values v{1, 2, 3};
     CHECK_THROWS_AS(omni::allreduce(comm, omni::sparse_view{null, v}), omni::usage);
   });
+}
+
+namespace {
+
+// What a call that is wrong leaves of a result that it would have written: "as it was" or "empty".
+template <class Comm>
+std::string left_by(Comm& comm, const auto& call) {
+  const std::vector<std::uint32_t> k{1, 5, 9};
+  const std::vector<float> v{1, 2, 3};
+  omni::sparse_tensor<std::uint32_t, float> out;
+  out.keys = {4, 8};
+  out.values = {0.5F, 0.25F};
+  try {
+    call(comm, omni::sparse_view{k, v}, out);
+    return "no error";
+  } catch (const omni::error& e) {
+    const bool is_usage = dynamic_cast<const omni::usage*>(&e) != nullptr;
+    const bool is_kept = out.keys == std::vector<std::uint32_t>{4, 8} && out.values == std::vector<float>{0.5F, 0.25F};
+    return std::string(is_usage ? "usage: " : "other: ") + (is_kept                                  ? "as it was"
+                                                            : out.keys.empty() && out.values.empty() ? "empty"
+                                                                                                     : "neither");
+  }
+}
+
+}  // namespace
+
+TEST_CASE("key-value: a call that is wrong leaves what the result had") {
+  const auto check = [](auto& comm) {
+    const std::vector<std::size_t> few{1}, two{4, 4};
+    const auto to_nobody = [](auto& c, const auto& view, auto& out) { omni::reduce(c, view, out, omni::root{7}); };
+    const auto in_too_few = [&](auto& c, const auto& view, auto& out) {
+      omni::reduce_scatter(c, view, out, omni::part_sizes{few});
+    };
+    const auto beyond = [&](auto& c, const auto& view, auto& out) { omni::reduce_scatter(c, view, out, omni::part_sizes{two}); };
+    const auto late = [](auto& c, const auto& view, auto& out) {
+      static_cast<void>(omni::iallreduce(c, view, out, omni::deadline{std::chrono::seconds(-1)}));
+    };
+    CHECK(left_by(comm, to_nobody) == "usage: as it was");
+    CHECK(left_by(comm, in_too_few) == "usage: as it was");
+    CHECK(left_by(comm, beyond) == "usage: as it was");  // key 9
+    CHECK(left_by(comm, late) == "usage: as it was");
+    // Another error leaves nothing.
+    const auto differ = [](auto& c, const auto& view, auto& out) {
+      if (c.rank() == 0) omni::allreduce(c, view, out, omni::max{});
+      else omni::allreduce(c, view, out);
+    };
+    CHECK(left_by(comm, differ) == (comm.size() == 1 ? "no error" : "other: empty"));
+  };
+  for (const int ranks : {1, 2}) {
+    threads::run(ranks, [&](threads& comm) { check(comm); });
+    sharing::run(ranks, [&](sharing& comm) { check(comm); });
+    testing::agreeing::run(ranks, [&](testing::agreeing& comm) { check(comm); });
+  }
+}
+
+TEST_CASE("key-value: sizes that no pairs have are known as such") {
+  omni::detail::sparse_call c;
+  c.keys.bytes = 4;
+  const omni::detail::pair_policies<float, omni::sum> policies(omni::sum{}, {}, {});
+  c.fold = {&omni::detail::pair_loops_of<std::uint32_t, float, omni::sum>, &policies};
+  CHECK(c.may_have({0xffffffffU, std::uint64_t{1} << 62U, std::uint64_t{1} << 28U}));
+  CHECK_FALSE(c.may_have({std::uint64_t{1} << 32U, 1, 1}));
+  CHECK_FALSE(c.may_have({1, ~std::uint64_t{0}, 1}));
+  CHECK_FALSE(c.may_have({1, 1, (std::uint64_t{1} << 28U) + 1}));
+  CHECK_FALSE(c.may_have({1, 1, (std::uint64_t{1} << 62U) + 1}));
 }
 
 TEST_CASE("key-value: an operation that throws on one rank ends the call on all") {

@@ -222,6 +222,30 @@ TEST_CASE("key-value through servers: what they do not know is refused by name")
       omni::reduction<float>{});
 }
 
+TEST_CASE("key-value through servers: a worker that cannot merge its own pairs takes part in no later call") {
+  std::array<std::string, 3> later;
+  std::array<std::size_t, 3> keys_of_later{};
+  threads::run(4, [&](threads& comm) {
+    const auto r = static_cast<std::size_t>(comm.rank());
+    static_cast<void>(what_of([&] {
+      omni::cluster cluster{comm, dedicated{.servers = 1}};
+      if (cluster.is_server()) {
+        cluster.serve_only(omni::reduction<float, explosive>{});
+        return;
+      }
+      const std::vector<std::uint32_t> twice{7, 7}, k{100 + static_cast<std::uint32_t>(r)};
+      const std::vector<float> large{900, 900}, v{1};
+      const auto heard = what_of([&] {
+        omni::allreduce(cluster, omni::sparse_view{r == 0 ? twice : k, r == 0 ? large : v}, explosive{});
+      });
+      if (r == 0) CHECK(heard == "boom");
+      later[r] = what_of([&] { keys_of_later[r] = omni::allreduce(cluster, omni::sparse_view{k, v}, explosive{}).keys.size(); });
+    }));
+  });
+  CHECK(later[0].find("unusable") != std::string::npos);
+  for (const auto n : keys_of_later) CHECK(n == 0);
+}
+
 TEST_CASE("key-value through servers: an operation that throws ends the call on all") {
   std::array<std::string, 4> heard;
   for (const bool on_server : {true, false}) {

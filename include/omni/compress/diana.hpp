@@ -64,12 +64,13 @@ requires(C::unbiased) class diana {
     const auto& s = *memory_.s;
     detail::save_arrays(to, s.own, s.mean, s.velocity, std::vector<A>{s.alpha, s.momentum}, std::vector<std::uint64_t>{s.steps});
   }
-  template <class In>
-  void load(In& from) const {
+  /// `after`: what its owner has saved behind it; all changes, or nothing.
+  template <class In, class... After>
+  void load(In& from, After&... after) const {
     auto& s = *memory_.s;
     std::vector<A> constants(2);
     std::vector<std::uint64_t> steps(1);
-    detail::load_arrays(from, s.own, s.mean, s.velocity, constants, steps);
+    detail::load_arrays(from, s.own, s.mean, s.velocity, constants, steps, after...);
     s.alpha = constants[0];
     s.momentum = constants[1];
     s.steps = steps[0];

@@ -71,9 +71,8 @@ requires(C::unbiased) class vr_diana {
   }
   template <class In>
   void load(In& from) {
-    differences_.load(from);
     std::vector<std::uint64_t> step(1);
-    detail::load_arrays(from, full_, step);
+    differences_.load(from, full_, step);
     step_ = step[0];
   }
 

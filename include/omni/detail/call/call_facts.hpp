@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -37,14 +38,15 @@ struct call_facts {
   const fixed_loops* fixed = nullptr;  ///< how a switch reduces it, if one can
 
   // By a call of which it is a part:
-  bool is_compared = false;          ///< with the calls of the other ranks, however small it is
-  bool is_stage = false;             ///< neither traced by itself nor left to MPI unseen
-  bool is_part = false;              ///< of a key-value call, which is what is told of
-  const signature* terms = nullptr;  ///< of that call, which are what ranks have to give alike
-  bool is_summary = false;           ///< three numbers that go with the agreement, where there is one
-  own_record* record = nullptr;      ///< or what goes with the record, where ranks share memory
-  bool goes_on = false;              ///< the same: what the agreement has not done is left to the engine
-  bool is_agreed_by_terms = false;   ///< the round of such numbers has been its agreement
+  bool is_compared = false;                        ///< with the calls of the other ranks, however small it is
+  bool is_stage = false;                           ///< neither traced by itself nor left to MPI unseen
+  bool is_part = false;                            ///< of a key-value call, which is what is told of
+  const signature* terms = nullptr;                ///< of that call, which are what ranks have to give alike
+  bool is_summary = false;                         ///< three numbers that go with the agreement, where there is one
+  std::array<std::uint64_t, 3> most_of_summary{};  ///< what a rank may tell of each
+  own_record* record = nullptr;                    ///< or what goes with the record, where ranks share memory
+  bool goes_on = false;                            ///< the same: what the agreement has not done is left to the engine
+  bool is_agreed_by_terms = false;                 ///< the round of such numbers has been its agreement
 
   // By the agreement of the ranks, and the same on all of them:
   double density = 1;          ///< of the densest rank, sampled; for a topology that asks for it

@@ -73,7 +73,7 @@ inline sample sample_of(const call& c, std::size_t most = 128) {
 /// others.
 inline sample try_sample(const call& c, std::size_t most = 128) {
   try {
-    return sample_of(c, most);
+    return c.is_held_up() ? sample{} : sample_of(c, most);
   } catch (...) {
     return {};
   }

@@ -3,14 +3,22 @@
 #pragma once
 
 #include <chrono>
+#include <string>
 
 #include "../../deadline.hpp"
 #include "../../error.hpp"
 #include "../../request.hpp"
 #include "../call/pause.hpp"
+#include "../shared/window.hpp"
 #include "any_transport.hpp"
 
 namespace omni::detail {
+
+/// After an error outside of an operation: this rank takes part in nothing more, and who shares memory with it hears of that.
+[[gnu::cold]] inline void break_off(any_transport& transport, const std::string& why) {
+  if (auto* const w = transport.shared_window(); w != nullptr) w->records().give_up_next();
+  transport.mark_broken(why);
+}
 
 /// Drives what is under way until an operation can begin at once.
 inline void settle_queue(any_transport& transport, std::chrono::nanoseconds limit = environment_limit()) {
@@ -22,7 +30,7 @@ inline void settle_queue(any_transport& transport, std::chrono::nanoseconds limi
     yield();
     if (!left.limited() || !left.spent()) continue;
     const auto late = [&] { return timeout(transport.rank(), left.seconds(), opening_stage, "", {}); };
-    transport.mark_broken(late().what());
+    break_off(transport, late().what());
     throw late();
   }
 }

@@ -80,7 +80,7 @@ class staged_engine {
     for (auto i = at_ + 1; i < stages_.size(); ++i) {
       if (!is_left(i)) continue;
       stages_[i].operation->attach();
-      static_cast<void>(stages_[i].operation.release());
+      stages_[i].operation.release()->drop();
     }
   }
   void finish(report& r) const {

@@ -59,6 +59,14 @@ struct sparse_call : call {
   chunk_counts contributions, results;  ///< how their keys were written
 
   [[nodiscard]] std::size_t row_bytes() const { return width * fold.element_bytes(); }
+  /// What a rank of such a call may have at most. Buffers are sized by what it tells.
+  [[nodiscard]] sparse_sizes limits() const {
+    return {largest_key(keys.bytes), std::uint64_t{1} << 62U, (std::uint64_t{1} << 30U) / fold.element_bytes()};
+  }
+  [[nodiscard]] bool may_have(const sparse_sizes& s) const {
+    const auto most = limits();
+    return s.largest_key <= most.largest_key && s.pairs <= most.pairs && s.width <= most.width;
+  }
   /// What comes of it.
   [[nodiscard]] pair_list result() const { return {result_keys, result_rows, keys.bytes, row_bytes()}; }
   /// Of any rank: what all ranks choose by alike, before those whose widths differ hear of it.

@@ -96,7 +96,7 @@ class told_pairs : protected lent_state<told_state>, public own_record {
       pair_record::expect(all[k].size() >= sizeof(h), k);
       std::memcpy(&h, all[k].data(), sizeof(h));
       pair_record::expect(h.left <= state::no_room && (h.here != 0 || h.left != state::more), k);
-      pair_record::expect(h.here <= h.pairs && h.width <= most_row_bytes / call_->fold.element_bytes(), k);
+      pair_record::expect(h.here <= h.pairs && call_->may_have({h.largest_key, h.pairs, h.width}), k);
       s_->written.push_back({{{nullptr, key_bytes()}, nullptr, nullptr, 0, h.here}, h.left == state::last});
       fits_ = fits_ && h.left != state::no_room;
       all_pairs_ += static_cast<std::size_t>(h.pairs);
@@ -157,8 +157,6 @@ class told_pairs : protected lent_state<told_state>, public own_record {
   std::size_t folded_ = 0;  // of all ranks, so far
 
  private:
-  static constexpr std::size_t most_row_bytes = std::size_t{1} << 30U;
-
   [[nodiscard, gnu::cold]] mismatch other_width(std::size_t rank, std::uint64_t width) const {
     auto mine = call_->given, theirs = mine;
     mine.largest_block = width_;

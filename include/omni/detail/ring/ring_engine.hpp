@@ -50,6 +50,7 @@ class ring_engine {
     const auto largest = chunk(0).size;
     segments_ = std::max<std::uint64_t>((largest + segment_ - 1) / segment_, 1);
     total_ = 2 * (ranks_ - 1) * segments_;
+    window_ = std::min(window_, total_);
   }
   ring_engine(const ring_engine&) = delete;
   ring_engine(ring_engine&&) = delete;

@@ -45,6 +45,7 @@ class agreement {
     const auto s = samples ? try_sample(call) : sample{};
     largest_ = {d, -d, static_cast<std::int64_t>(s.density * whole), static_cast<std::int64_t>(s.elements * whole)};
     has_shares_ = !call.is_summary;
+    most_own_ = call.most_of_summary;
     if (call.is_summary) {
       std::array<std::uint64_t, 3> own{};
       std::memcpy(own.data(), call.in.data(), std::min(sizeof(own), call.in.size()));
@@ -218,6 +219,9 @@ class agreement {
     const auto is_share = [](std::int64_t n) { return n >= 0 && static_cast<double>(n) <= whole; };
     if (has_shares_ && same_call() && !(is_share(theirs[2]) && is_share(theirs[3])))
       throw protocol(from, "agrees on a share that is none");
+    if (const auto own = largest_own(); !has_shares_ && same_call())
+      for (std::size_t n = 0; n < own.size(); ++n)
+        if (own[n] > most_own_[n]) throw protocol(from, "agrees on a number that is too large");
     // A rank that has called something else has none.
     for (std::size_t j = 0, at = line; j < told_of(k) && at < message.size(); ++j) {
       std::uint64_t n = 0;
@@ -237,6 +241,7 @@ class agreement {
   std::span<std::byte> memory_;
   numbers largest_{};
   bool has_shares_ = false;  // and no numbers of the call's own
+  std::array<std::uint64_t, 3> most_own_{};
   int rank_ = 0, ranks_ = 1;
   std::size_t rounds_ = 0, round_ = 0;
   std::size_t under_way_ = 0, expected_ = 0;        // sends, and receives

@@ -42,10 +42,15 @@ inline void expect_limit(std::chrono::nanoseconds limit) {
 inline void expect_packets(std::size_t bytes) {
   if (bytes > most_bytes_at_once) throw usage(text() << "omni: packets of " << bytes << " bytes; they have at most 1 GiB");
 }
+inline void expect_window(int window) {
+  if (window > signature_limits::window)
+    throw usage(text() << "omni: a window of " << window << " packets; it has at most " << signature_limits::window);
+}
 /// What a topology says of packets, and those that it is made of.
 template <class Topology>
 void expect_packets_of(const Topology& t) {
   if constexpr (requires { t.packet_bytes; }) expect_packets(t.packet_bytes);
+  if constexpr (requires { t.window; }) expect_window(t.window);
   if constexpr (requires { t.inner, t.outer; }) {
     expect_packets_of(t.inner);
     expect_packets_of(t.outer);

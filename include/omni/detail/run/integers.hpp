@@ -164,6 +164,8 @@ report with_integers(std::span<const T> in, std::span<T> out, const F& f, const 
     return run_as_integers<std::int32_t>(*state, in, out, f, l, topology, limit);
   } catch (const mismatch&) {
     throw;  // nothing was given up
+  } catch (const usage&) {
+    throw;
   } catch (...) {
     state.leak();  // messages that were given up may still be written to it
     throw;

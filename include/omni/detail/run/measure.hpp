@@ -12,6 +12,7 @@
 #include "../call/stopwatch.hpp"
 #include "../carry/adapted.hpp"
 #include "../carry/settle.hpp"
+#include "argument_checks.hpp"
 #include "dispatch.hpp"
 #include "there.hpp"
 
@@ -92,6 +93,7 @@ calibration calibrated(Transport& transport, const deadline& limit = {}) {
 /// communicators of two levels.
 template <class Transport>
 void open_plan(Transport& transport, const deadline& limit) {
+  expect_limit(limit.limit);
   adapted<Transport&> there(transport);
   settle_queue(there, waits_at_most(limit.limit));
   if constexpr (requires { transport.calibrate(); }) {

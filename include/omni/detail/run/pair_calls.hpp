@@ -75,16 +75,15 @@ inline void expect_pairs(std::size_t keys, std::size_t values, std::size_t width
   if (keys != 0 && !are_there) throw usage(detail::text() << "omni: the keys or the values are null, but there are " << keys);
 }
 
-/// Memory of a result that a call writes again, unless some of its input lies there.
+/// Whether a view's input lies in memory of a result that would be written again.
 template <class V, class K, class T>
-std::vector<V> emptied(std::vector<V>& from, const sparse_view<K, T>& view) {
+bool lies_in(const std::vector<V>& memory, const sparse_view<K, T>& view) {
   const std::less<> before;
-  const void* const begin = from.data();
-  const void* const end = from.data() + from.capacity();
+  const void* const begin = memory.data();
+  const void* const end = memory.data() + memory.capacity();
   for (const void* const input : {static_cast<const void*>(view.keys.data()), static_cast<const void*>(view.values.data())})
-    if (!before(input, begin) && before(input, end)) return {};
-  from.clear();
-  return std::move(from);
+    if (!before(input, begin) && before(input, end)) return true;
+  return false;
 }
 
 /// A call made out of a view, an operation and who gets what, for `out`.
@@ -97,8 +96,9 @@ struct stored_pairs final : stored_call {
                  view.keys.data() != nullptr && view.values.data() != nullptr);
     expect_limit(plan.limit);
     expect_packets(plan.packet_bytes);
-    keys.all = emptied(out->keys, view);
-    if constexpr (!std::is_same_v<T, bool>) values.all = emptied(out->values, view);
+    if (takes_keys = !lies_in(out->keys, view); takes_keys) keys.all = std::move(out->keys);
+    if constexpr (!std::is_same_v<T, bool>)
+      if (takes_values = !lies_in(out->values, view); takes_values) values.all = std::move(out->values);
     call.fold = {&pair_loops_of<K, T, Op>, &policies};
     call.given = sparse_terms<K, T>(op, plan.packet_bytes, plan.window, blocks);
     call.given.set(split.kind(), split.root());
@@ -119,11 +119,20 @@ struct stored_pairs final : stored_call {
     out->width = call.width;
     out->encoding = {call.contributions, call.results};
   }
+  void give_back(bool is_begun) noexcept override {
+    if (takes_keys) out->keys = std::move(keys.all);
+    if constexpr (!std::is_same_v<T, bool>)
+      if (takes_values) out->values = std::move(values.all);
+    if (!is_begun) return;
+    out->keys.clear();
+    out->values.clear();
+  }
 
   pair_policies<T, Op> policies;
   sparse_tensor<K, T>* out;
   vector_of<K> keys;
   vector_of<stored<T>> values;
+  bool takes_keys = false, takes_values = false;  // the result's memory
 };
 
 /// Reduces pairs, or starts to, on a communicator's handle or a transport.
@@ -138,11 +147,32 @@ report reduce_pairs_at(Place&& place, sparse_call& call, const pair_plan& plan) 
   }
 }
 template <class Place>
-request start_pairs_at(Place&& place, std::unique_ptr<stored_call> call, const pair_plan& plan) {
+request start_pairs_at(Place&& place, std::unique_ptr<stored_call>&& pairs, const pair_plan& plan) {
   if constexpr (transport_type<std::remove_cvref_t<Place>>) {
-    return start_pairs(std::make_shared<adapted<Place>>(std::forward<Place>(place)), std::move(call), plan);
+    return start_pairs(std::make_shared<adapted<Place>>(std::forward<Place>(place)), std::move(pairs), plan);
   } else {
-    return start_pairs_on(place, std::move(call), plan);
+    return start_pairs_on(place, std::move(pairs), plan);
+  }
+}
+template <class Place>
+void run_stored(Place&& place, stored_call& pairs, const pair_plan& plan) {
+  try {
+    pairs.deliver(reduce_pairs_at(place, pairs.call, plan));
+  } catch (const usage&) {
+    pairs.give_back(false);
+    throw;
+  } catch (...) {
+    pairs.give_back(true);
+    throw;
+  }
+}
+template <class Place>
+request start_stored(Place&& place, std::unique_ptr<stored_call> pairs, const pair_plan& plan) {
+  try {
+    return start_pairs_at(std::forward<Place>(place), std::move(pairs), plan);
+  } catch (...) {
+    if (pairs) pairs->give_back(false);  // nothing has taken it over
+    throw;
   }
 }
 
@@ -168,11 +198,11 @@ Result run_pairs(Comm& comm, const sparse_view<K, T>& view, sparse_tensor<K, T>&
       using stored_type = stored_pairs<K, T, std::remove_const_t<decltype(c.op)>>;
       if constexpr (waits) {
         stored_type pairs(view, c.op, split, plan, waits, out);
-        pairs.deliver(reduce_pairs_at(place, pairs.call, plan));
+        run_stored(place, pairs, plan);
         return out.report;
       } else {
-        return start_pairs_at(std::forward<decltype(place)>(place),
-                              std::make_unique<stored_type>(view, c.op, split, plan, waits, out), plan);
+        return start_stored(std::forward<decltype(place)>(place),
+                            std::make_unique<stored_type>(view, c.op, split, plan, waits, out), plan);
       }
     };
     constexpr bool dedicates = std::is_same_v<decltype(c.topology), dedicated>;

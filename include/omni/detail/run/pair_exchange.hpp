@@ -15,6 +15,7 @@
 #include "../../topology/automatic.hpp"
 #include "../../topology/dedicated.hpp"
 #include "../../topology/replicated.hpp"
+#include "../call/failure.hpp"
 #include "../call/stopwatch.hpp"
 #include "../call/trace.hpp"
 #include "../call/typed_call.hpp"
@@ -44,11 +45,15 @@ class pair_exchange {
  public:
   /// Merges this rank's pairs. What is thrown there is kept where others have to hear of it: the round tells them.
   /// @param pairs live as long as this, as do the keys and rows that they refer to.
-  pair_exchange(const any_transport& transport, sparse_call& pairs, const pair_plan& plan, record_rounds rounds)
-      : pairs_(pairs), plan_(plan), rank_(transport.rank()), ranks_(transport.size()), serves_(transport.servers() != 0) {
+  pair_exchange(any_transport& transport, sparse_call& pairs, const pair_plan& plan, record_rounds rounds)
+      : pairs_(pairs), plan_(plan), rank_(transport.rank()), ranks_(transport.size()) {
     pairs.limit = plan.limit;
     pairs.is_part = true;
-    merge();
+    merge(transport);
+    if (!failure_) {  // what is there is lost from here on, and not by a call that was wrong
+      pairs.result_keys->clear();
+      pairs.result_rows->clear();
+    }
     sizes_ = {pairs.sizes.largest_key, pairs.sizes.pairs, pairs.sizes.width};
     if (ranks_ != 1) tell(rounds);
   }
@@ -70,7 +75,10 @@ class pair_exchange {
   [[nodiscard]] bool is_done() const { return records_->is_done(); }
   /// Else, after the last and once: the streams, by what was agreed on.
   [[nodiscard]] sparse_streams streams() {
-    if (!records_->heard()) pairs_.sizes = {sizes_[0], sizes_[1], sizes_[2]};
+    if (!records_->heard()) {
+      pairs_.sizes = {sizes_[0], sizes_[1], sizes_[2]};
+      if (!pairs_.may_have(pairs_.sizes)) throw error("omni: servers tell sizes that no pairs have");  // ranks are looked at before
+    }
     set_width();
     pairs_.split.settle(pairs_.sizes.largest_key, static_cast<std::size_t>(ranks_));
     return {&pairs_, owners(), {plan_.packet_bytes, plan_.window}};
@@ -99,7 +107,7 @@ class pair_exchange {
  private:
   using summary = typed_call<std::uint64_t, max, fixed_blocks, simd_detector>;
 
-  void merge() {
+  void merge(any_transport& transport) {
     try {
       mine_.emplace(pairs_.fold, pairs_.keys, pairs_.rows, pairs_.pairs, pairs_.row_bytes());
       pairs_.keys = mine_->keys();
@@ -107,8 +115,13 @@ class pair_exchange {
       pairs_.pairs = mine_->size();
       pairs_.split.expect_fits(ranks_, pairs_.pairs != 0, pairs_.pairs == 0 ? 0 : pairs_.keys[pairs_.pairs - 1]);
     } catch (...) {
-      if (ranks_ == 1 || serves_) throw;
+      if (ranks_ == 1) throw;
       failure_ = std::current_exception();
+      if (transport.servers() != 0) {
+        // They take no round that tells of it, and would take the next call for this one.
+        if (const auto why = reason_to_break(failure_)) transport.mark_broken(*why);
+        throw;
+      }
       pairs_.pairs = 0;
     }
     pairs_.sizes = {pairs_.pairs == 0 ? 0 : pairs_.keys[pairs_.pairs - 1], pairs_.pairs, pairs_.width};
@@ -126,6 +139,8 @@ class pair_exchange {
     round_ = summary(policies_, sizes_, sizes_);
     round_.terms = &terms;
     round_.is_part = round_.is_summary = true;
+    const auto most = pairs_.limits();
+    round_.most_of_summary = {most.largest_key, most.pairs, most.width};
     round_.limit = plan_.limit;
     const bool sizes_packets = plan_.packet_bytes != 0 || plan_.window != 0;
     if (plan_.mode != dedicated::name && !sizes_packets) round_.record = &*records_;
@@ -160,7 +175,6 @@ class pair_exchange {
   sparse_call& pairs_;
   pair_plan plan_;
   int rank_, ranks_;
-  bool serves_;
   stopwatch watch_;
   double merging_ = 0;  // seconds
   std::optional<distinct_pairs> mine_;

@@ -36,6 +36,8 @@ struct stored_call {
   virtual ~stored_call() = default;
   /// Gives the caller what has come of it.
   virtual void deliver(const report& r) = 0;
+  /// Of one that has failed: the caller's memory again, with what was in it if the call was never begun, else empty.
+  virtual void give_back(bool is_begun) noexcept = 0;
 
   sparse_call call;
 };
@@ -46,12 +48,12 @@ template <class Call>
 requires std::is_same_v<Call, sparse_call> report reduce_pairs(any_transport& transport, Call& pairs, const pair_plan& plan);
 template <class Call>
 requires std::is_same_v<Call, stored_call> request start_pairs(std::shared_ptr<any_transport> transport,
-                                                               std::unique_ptr<Call> pairs, const pair_plan& plan);
+                                                               std::unique_ptr<Call>&& pairs, const pair_plan& plan);
 #if __has_include(<mpi.h>)
 template <class Call>
 requires std::is_same_v<Call, sparse_call> report reduce_pairs_on(MPI_Comm comm, Call& pairs, const pair_plan& plan);
 template <class Call>
-requires std::is_same_v<Call, stored_call> request start_pairs_on(MPI_Comm comm, std::unique_ptr<Call> pairs,
+requires std::is_same_v<Call, stored_call> request start_pairs_on(MPI_Comm comm, std::unique_ptr<Call>&& pairs,
                                                                   const pair_plan& plan);
 #endif
 

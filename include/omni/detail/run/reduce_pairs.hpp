@@ -104,6 +104,7 @@ class pairs_operation final : public operation_base {
     exchanging_->end_by(error);
     exchanging_.reset();
     exchange_.reset();
+    pairs_->give_back(true);
   }
 
   std::shared_ptr<any_transport> transport_;
@@ -114,7 +115,7 @@ class pairs_operation final : public operation_base {
 
 template <class Call>
 requires std::is_same_v<Call, stored_call> request start_pairs(std::shared_ptr<any_transport> transport,
-                                                               std::unique_ptr<Call> pairs, const pair_plan& plan) {
+                                                               std::unique_ptr<Call>&& pairs, const pair_plan& plan) {
   auto exchange = std::make_unique<pair_exchange>(*transport, pairs->call, plan, record_rounds::one);
   auto op = std::make_unique<pairs_operation>(std::move(transport), std::move(pairs), std::move(exchange));
   op->progress();
@@ -128,7 +129,7 @@ requires std::is_same_v<Call, sparse_call> report reduce_pairs_on(MPI_Comm comm,
   return reduce_pairs(there, pairs, plan);
 }
 template <class Call>
-requires std::is_same_v<Call, stored_call> request start_pairs_on(MPI_Comm comm, std::unique_ptr<Call> pairs,
+requires std::is_same_v<Call, stored_call> request start_pairs_on(MPI_Comm comm, std::unique_ptr<Call>&& pairs,
                                                                   const pair_plan& plan) {
   return start_pairs(std::make_shared<adapted<transport::mpi>>(transport::mpi(comm)), std::move(pairs), plan);
 }

@@ -61,7 +61,7 @@ inline report run_natively(any_transport& transport, const call& c, const stopwa
     transport.run_dense(m.dense);
     m.settle(c);
   } catch (const std::exception& e) {
-    transport.mark_broken(e.what());
+    break_off(transport, e.what());
     throw;
   }
   r.topology = "mpi";
@@ -72,11 +72,20 @@ inline report run_natively(any_transport& transport, const call& c, const stopwa
   return r;
 }
 
+/// What is wrong with a call, by what a topology says of it, and those that it is made of.
+template <class Topology>
+void expect_of(const Topology& topology, const call& c, const any_transport& transport) {
+  if constexpr (requires { topology.expect(c, transport); }) topology.expect(c, transport);
+  if constexpr (requires { topology.inner, topology.outer; }) {
+    expect_of(topology.inner, c, transport);
+    expect_of(topology.outer, c, transport);
+  }
+}
 template <class Topology>
 void expect_usable_over(const any_transport& transport, const call& c, const Topology& topology) {
   expect_usable(c);
   expect_packets_of(topology);
-  if constexpr (requires { topology.expect(c, transport); }) topology.expect(c, transport);
+  expect_of(topology, c, transport);
 }
 
 /// The blocking call: hand over to MPI what MPI does better, run the state machine for the rest.
@@ -102,7 +111,7 @@ report run_one_by_one(any_transport& transport, const call& c, const Topology& t
   for (std::size_t i = 0; i < std::max<std::size_t>(tensors.tensors(), 1); ++i) {
     auto one = c.one(i);
     choose_topology(one, topology);
-    one.options = mixed(one.options, mixed(tensors.fingerprint(), i));  // the ranks have the same group, or hear of it
+    one.options = mixed(c.options, mixed(tensors.fingerprint(), i));  // the ranks have the same group, or hear of it
     add_to(sum, run(transport, one, topology));
   }
   return sum;
@@ -112,7 +121,7 @@ report run_one_by_one(any_transport& transport, const call& c, const Topology& t
 template <class Topology>
 report run_whole(any_transport& transport, const call& c, const Topology& topology) {
   if constexpr (!takes_groups<Topology>) {
-    if (c.group() != nullptr) {
+    if (c.group() != nullptr && c.kind == collective_kind::allreduce) {
       expect_usable_over(transport, c, topology);
       return run_one_by_one(transport, c, topology);
     }
@@ -120,6 +129,8 @@ report run_whole(any_transport& transport, const call& c, const Topology& topolo
   if (c.kind == collective_kind::allreduce) return run(transport, c, topology);
   auto mine = c;
   take_part(mine, transport.rank(), transport.size());
+  expect_usable_over(transport, mine, topology);  // before anything is written
+  put_own_part(c, mine, transport.rank());
   if (!transport.has_own_collectives()) mine.native = nullptr;
   return run(transport, mine, topology);
 }
@@ -129,6 +140,7 @@ request start_whole(std::shared_ptr<any_transport> transport, const call& c, con
   auto started = c;
   take_part(started, transport->rank(), transport->size());
   expect_usable_over(*transport, started, topology);
+  put_own_part(c, started, transport->rank());
   started.blocking = false;
   if (started.kind != collective_kind::allreduce && !transport->has_own_collectives()) started.native = nullptr;
   started.outlive();

@@ -42,6 +42,12 @@ auto topology_over(const Topology& t) {
   if constexpr (may_lose<Transport>) return over_slots<Topology>{t};
   else return t;
 }
+/// Among the workers alone, of a cluster whose servers take no part.
+template <class Transport, class Call, class F>
+auto by_automatic(Transport& transport, Call& call, const F& f) {
+  choose_topology(call, automatic{});
+  return f(transport.among_workers(), call, automatic{});
+}
 /// Runs a call by f(transport, call, topology). On a cluster, servers fold unless another topology is asked for, and those are for
 /// the workers alone.
 template <class Transport, class Call, class Topology, class F>
@@ -49,19 +55,15 @@ auto on_ranks(Transport& transport, Call& call, const Topology& topology, const 
   constexpr bool dedicates = std::is_same_v<Topology, dedicated>;
   if constexpr (requires { transport.servers(); }) {
     if (transport.servers() == 0) {
-      if constexpr (dedicates) {
-        choose_topology(call, automatic{});
-        return f(transport.among_workers(), call, automatic{});
-      } else {
-        return f(transport.among_workers(), call, topology);
-      }
+      if constexpr (dedicates) return by_automatic(transport, call, f);
+      else return f(transport.among_workers(), call, topology);
     }
     if constexpr (!dedicates && !std::is_same_v<Topology, automatic>) {
       return f(transport.among_workers(), call, topology);
     } else {
       if (call.kind != collective_kind::allreduce) {
-        choose_topology(call, automatic{});
-        return f(transport.among_workers(), call, automatic{});
+        if constexpr (!dedicates) return f(transport.among_workers(), call, topology);
+        else return by_automatic(transport, call, f);
       }
       expect_served(transport, call);
       call.topology = dedicated::name;

@@ -193,11 +193,12 @@ class server_call {
   }
   // Everything that buffers and arithmetic depend on.
   static std::string_view what_is_wrong(const signature& s) {
-    constexpr std::uint64_t most_pairs = std::uint64_t{1} << 62U;
+    constexpr std::uint64_t most = std::uint64_t{1} << 62U;
     if (const auto wrong = wrong_sizes(s); !wrong.empty()) return wrong;
     const auto block = call_of(s) == kind::sizes ? 3 * sizeof(std::uint64_t) : s.largest_block * s.element_size;
     if (s.packet_bytes < sizeof(packet_header) + block + sizeof(std::uint32_t)) return "packets that no block fits in";
-    if (call_of(s) == kind::pairs) return s.blocks > most_pairs ? "more pairs than there can be" : "";
+    if (s.blocks > most) return call_of(s) == kind::pairs ? "more pairs than there can be" : "more blocks than there can be";
+    if (call_of(s) == kind::pairs) return "";
     if (call_of(s) == kind::sizes) return s.count != 0 || s.blocks != 0 ? "sizes before they are agreed on" : "";
     return wrong_blocks(s);
   }

@@ -146,6 +146,8 @@ class shared_records : public record_sizes {
     const auto before = from.load(std::memory_order_relaxed), now = std::max<std::uint32_t>(call + 1, 1);
     if (before == 0 || static_cast<std::int32_t>(now - before) < 0) from.store(now, std::memory_order_release);
   }
+  /// The same of the first call of which this rank has not told.
+  void give_up_next() { give_up(told_); }
   /// For a rank that waits, or begins, in a call. Not even this rank may go on: what it left of a call that failed is still there.
   void expect_alive(std::uint32_t call) const {
     for (std::size_t r = 0; r < segments_->ranks(); ++r) {

@@ -136,7 +136,10 @@ class block_scanner {
       marks.resize(std::max(marks.size(), (n + 63) / 64));
       ahead_first_ = scanned_;
       ahead_end_ = scanned_ + n;
-      call_->mark_ahead(call_->input(scanned_), call_->range(scanned_, n).size, block, std::span(marks).first((n + 63) / 64));
+      const auto words = std::span(marks).first((n + 63) / 64);
+      if (const auto elements = call_->range(scanned_, n).size; elements != 0)
+        call_->mark_ahead(call_->input(scanned_), elements, block, words);
+      else std::fill(words.begin(), words.end(), 0);  // of a part that has ended
     }
     found_ = marks[(scanned_ - ahead_first_) / 64];
     return std::min<std::size_t>(64, ahead_end_ - scanned_);

@@ -22,7 +22,8 @@ struct packet_limits {
   [[nodiscard]] std::size_t receive_bytes() const { return std::max(first_bytes, packet_bytes); }
   /// Of `wanted` buffers, those that a stream over so many rows can make use of.
   [[nodiscard]] static std::size_t slots(int wanted, std::uint64_t rows) {
-    return static_cast<std::size_t>(std::min<std::uint64_t>(static_cast<std::uint64_t>(wanted), rows + 1));
+    const auto most = static_cast<std::uint64_t>(wanted);
+    return static_cast<std::size_t>(rows < most ? rows + 1 : most);
   }
 };
 
