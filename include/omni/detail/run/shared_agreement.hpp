@@ -82,8 +82,7 @@ class shared_agreement {
   /// Waits until they have.
   template <class F>
   void wait(const F& nudge) const {
-    backoff patience(window_->has_core());
-    while (!heard()) patience.pause(nudge);
+    await([this] { return heard(); }, nudge);
   }
 
   enum class outcome {
@@ -125,13 +124,12 @@ class shared_agreement {
   [[nodiscard]] bool heard_folded() const { return window_->records().heard_folded(number_); }
   template <class F>
   void wait_folded(const F& nudge) const {
-    backoff patience(window_->has_core());
-    while (!heard_folded()) patience.pause(nudge);
+    await([this] { return heard_folded(); }, nudge);
   }
   /// Takes them. Precondition: heard_folded().
   void gather(const call& c, report& r) const {
     taking([&] {
-      const auto n = static_cast<std::size_t>(window_->ranks());
+      const auto n = number_of_ranks();
       contributions parts;
       for (std::size_t k = 0; k < n; ++k) parts[k] = window_->records().folded(k, number_);
       if (own_ != nullptr) return timed(c, r.deliver_seconds, [&] { own_->take(std::span(parts).first(n), r); });
@@ -148,6 +146,11 @@ class shared_agreement {
   static constexpr std::size_t most_rooted = std::size_t{128} << 10U;
   using contributions = std::array<std::span<const std::byte>, automatic::most_sharing_ranks>;
 
+  template <class Done, class F>
+  void await(const Done& done, const F& nudge) const {
+    backoff patience(window_->has_core());
+    while (!done()) patience.pause(nudge);
+  }
   // Bytes that a contribution may have; 0 if records have none.
   [[nodiscard]] std::size_t recorded_bytes(const call& c) const {
     if (!automatic::is_recorded(c.bytes(), window_->ranks()) || c.has_other_results()) return 0;
@@ -179,14 +182,13 @@ class shared_agreement {
   // Whether packets have room for the call's blocks, three for each stream.
   [[nodiscard]] bool fits(const call& c) const {
     constexpr std::size_t overhead = 256;
-    const auto most = shared_packets::most_bytes / static_cast<std::size_t>(window_->ranks()) / 3 - overhead;
+    const auto most = shared_packets::most_bytes / number_of_ranks() / 3 - overhead;
     return c.largest_block() <= most / c.element_bytes();
   }
   [[nodiscard]] bool is_small() const { return bytes_ != 0 && bytes_ <= shared_records::small_bytes; }
   [[nodiscard]] contributions recorded() const {
     contributions all;
-    for (std::size_t k = 0; k < static_cast<std::size_t>(window_->ranks()); ++k)
-      all[k] = window_->records().contribution(k, number_);
+    for (std::size_t k = 0; k < number_of_ranks(); ++k) all[k] = window_->records().contribution(k, number_);
     return all;
   }
   void tell_own(const call& c, std::int64_t digest, bool has_room, report& r) {
@@ -199,8 +201,7 @@ class shared_agreement {
   outcome conclude_own(const call& c, bool has_room, report& r) {
     const auto all = recorded();
     std::optional<std::size_t> part;
-    timed(c, r.fold_seconds,
-          [&] { part = own_->fold(std::span(all).first(static_cast<std::size_t>(window_->ranks())), has_room, room_, r); });
+    timed(c, r.fold_seconds, [&] { part = own_->fold(std::span(all).first(number_of_ranks()), has_room, room_, r); });
     if (!part) return outcome::done;
     window_->records().tell_folded(number_, room_.first(*part));
     return outcome::folded;
@@ -218,7 +219,7 @@ class shared_agreement {
   // Folds all there is, or this rank's part of it.
   void fold(const call& c, report& r) const {
     const auto recorded_by_all = recorded();
-    const auto n = static_cast<std::size_t>(window_->ranks()), mine = window_->rank(), parts = number_of_parts();
+    const auto n = number_of_ranks(), mine = window_->rank(), parts = number_of_parts();
     const auto all = std::span(recorded_by_all).first(n);
     const auto told = [&](std::size_t rank) { return contribution::told(c, rank, parts, all[rank].size()); };
     auto folded = std::size_t{0}, heard = folded;

@@ -87,17 +87,9 @@ class shared_records : public record_sizes {
     r.folded.store(call + 1, std::memory_order_release);
   }
   /// Whether all others have folded theirs.
-  [[nodiscard]] bool heard_folded(std::uint32_t call) const {
-    for (std::size_t r = 0; r < segments_->ranks(); ++r)
-      if (r != segments_->rank() && record_of(r, call).folded.load(std::memory_order_acquire) != call + 1) return false;
-    return true;
-  }
+  [[nodiscard]] bool heard_folded(std::uint32_t call) const { return all_others<&header::folded>(call); }
   /// Whether all others have told of it.
-  [[nodiscard]] bool heard(std::uint32_t call) const {
-    for (std::size_t r = 0; r < segments_->ranks(); ++r)
-      if (r != segments_->rank() && record_of(r, call).number.load(std::memory_order_acquire) != call + 1) return false;
-    return true;
-  }
+  [[nodiscard]] bool heard(std::uint32_t call) const { return all_others<&header::number>(call); }
   /// What the records of a call come to.
   struct agreement {
     bool same = true;        ///< all called alike
@@ -180,6 +172,13 @@ class shared_records : public record_sizes {
   static_assert(sizeof(header) == cache_line && std::atomic<std::uint32_t>::is_always_lock_free);
   static constexpr std::size_t record_bytes = sizeof(header) + small_bytes;
 
+  // Whether all others have come to a call in one way.
+  template <std::atomic<std::uint32_t> header::*Number>
+  [[nodiscard]] bool all_others(std::uint32_t call) const {
+    for (std::size_t r = 0; r < segments_->ranks(); ++r)
+      if (r != segments_->rank() && (record_of(r, call).*Number).load(std::memory_order_acquire) != call + 1) return false;
+    return true;
+  }
   // Whether all have taken the records of the calls up to this one. The others' lines are only looked at if they must be.
   bool all_took(std::uint32_t call) {
     const auto before = [&](std::uint32_t taken) { return static_cast<std::int32_t>(taken - 1 - call) < 0; };
