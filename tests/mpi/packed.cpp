@@ -23,7 +23,7 @@ std::vector<double> scattered(std::size_t every, int rank) {
   for (auto i = static_cast<std::size_t>(rank); i < n; i += every) x[i] = static_cast<double>(1 + i % 100);
   return x;
 }
-/// Whether messages go between the ranks: memory that they share is not worth packing for.
+/// Whether messages go between the ranks: in memory that they share, streams do not pack.
 bool sends_messages() {
   const char* const shares = std::getenv("OMNI_SHARED_MEMORY");
   return testing::size() > 1 && shares != nullptr && std::string_view(shares) == "0";
@@ -44,7 +44,9 @@ int ranks_that_pack(std::vector<double> x, const Policies&... policies) {
 
 TEST_CASE("packed: where few elements are not null on any rank, all ranks pack") {
   const int all = sends_messages() ? testing::size() : 0;
-  CHECK(ranks_that_pack(scattered(100, testing::rank())) == all);
+  // On many ranks that share memory automatic takes pieces, which are packed if the cores are far from each other: by all or none.
+  const int by_automatic = ranks_that_pack(scattered(100, testing::rank()));
+  CHECK((by_automatic == all || (all == 0 && by_automatic == testing::size())));
   CHECK(ranks_that_pack(scattered(100, testing::rank()), omni::colocated{}) == all);
   CHECK(ranks_that_pack(scattered(100, testing::rank()), omni::replicated{}) == all);
   CHECK(ranks_that_pack(scattered(1, testing::rank()), omni::colocated{}) == 0);
