@@ -39,5 +39,5 @@ endfunction()
 # omni_needs_all_cores(name...): of these tests the ranks would wait for those of another. Most tests over MPI start longer than they compute.
 function(omni_needs_all_cores)
   list(TRANSFORM ARGN PREPEND "${OMNI_TEST_PREFIX}" OUTPUT_VARIABLE tests)
-  set_tests_properties(${tests} PROPERTIES PROCESSORS 2)
+  set_tests_properties(${tests} PROPERTIES PROCESSORS 3)  # as many tests as run at a time
 endfunction()

@@ -28,7 +28,7 @@ struct in_network {
   /// What is wrong with a call.
   template <class Call, class Transport>
   void expect(const Call& /*c*/, const Transport& transport) const {
-    if (!turn) throw usage("omni: a plain communicator has no switch; make an omni::fabric of it");
+    if (!turn) throw usage("omni: a plain communicator has no switch, nor has a level of hierarchical; make an omni::fabric of it");
     if (!transport.agrees_first() && transport.size() > 1)
       throw usage("omni: a switch cannot compare calls; the transport of a fabric has to agree first");
   }

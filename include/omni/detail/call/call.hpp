@@ -137,14 +137,6 @@ class call : public call_blocks {
     if (arrival_) arrival_->await();
     if (elsewhere_) elsewhere_->await(block);
   }
-  /// Whether a sample of it can be taken, or never will: what fails then, the engine hears, which tells the others.
-  [[nodiscard]] bool may_be_sampled() const noexcept {
-    try {
-      return !arrival_ || arrival_->is_here();
-    } catch (...) {
-      return true;
-    }
-  }
   /// Whether the wait is for no other rank.
   [[nodiscard]] bool is_held_up() const { return (arrival_ && !arrival_->is_here()) || (elsewhere_ && elsewhere_->is_held_up()); }
   void settle() const {

@@ -69,8 +69,8 @@ inline sample sample_of(const call& c, std::size_t most = 128) {
   return s;
 }
 
-/// The same; of a call that cannot be looked at, that it is dense: what fails here fails again in the engine, which tells the
-/// others.
+/// The same; of a call that cannot be looked at, or not yet, that it is dense: what fails here fails again in the engine, which
+/// tells the others.
 inline sample try_sample(const call& c, std::size_t most = 128) {
   try {
     return c.is_held_up() ? sample{} : sample_of(c, most);

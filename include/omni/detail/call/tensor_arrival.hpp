@@ -6,8 +6,8 @@
 
 namespace omni::detail {
 
-/// The way of a call's tensors to the memory that it has them in, and of the results from there. It is the engine that asks whether
-/// the input has come, so that the other ranks hear if it does not.
+/// The way of a call's tensors to the memory that it has them in, and of the results from there. The engine waits for
+/// the input, so that the other ranks hear if it does not come.
 class tensor_arrival : public interface {
  public:
   /// Whether the input is there. Throws if it will not come.

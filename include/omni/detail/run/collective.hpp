@@ -168,7 +168,6 @@ class collective : public operation_base {
       nudge_now_and_then();
       return false;
     }
-    if (call_.asks_to_pack() && !call_.may_be_sampled()) return false;
     if (!agree()) run();
     return true;
   }
@@ -386,9 +385,7 @@ class collective : public operation_base {
     if (transport_.servers() != 0 || doomed_->spent()) transport_.expect_usable();
   }
   bool waits_for_turn() override { return stage_ == stage::queued || (stage_ == stage::running && !begun_); }
-  bool is_held_up() override {
-    return (stage_ == stage::running || (stage_ == stage::queued && holds_turn_)) && call_.is_held_up();
-  }
+  bool is_held_up() override { return stage_ == stage::running && call_.is_held_up(); }
   // Who waits too long calls the roll, and whoever waits as well answers. Who does not is missing.
   bool is_given_up() override { return transport_.is_roll_called(); }
   [[gnu::cold]] void run_out() override {

@@ -96,6 +96,7 @@ struct stored_pairs final : stored_call {
                  view.keys.data() != nullptr && view.values.data() != nullptr);
     expect_limit(plan.limit);
     expect_packets(plan.packet_bytes);
+    expect_window(plan.window);
     if (takes_keys = !lies_in(out->keys, view); takes_keys) keys.all = std::move(out->keys);
     if constexpr (!std::is_same_v<T, bool>)
       if (takes_values = !lies_in(out->values, view); takes_values) values.all = std::move(out->values);
@@ -158,11 +159,8 @@ template <class Place>
 void run_stored(Place&& place, stored_call& pairs, const pair_plan& plan) {
   try {
     pairs.deliver(reduce_pairs_at(place, pairs.call, plan));
-  } catch (const usage&) {
-    pairs.give_back(false);
-    throw;
   } catch (...) {
-    pairs.give_back(true);
+    pairs.give_back(is_begun_by(std::current_exception()));
     throw;
   }
 }
@@ -171,7 +169,7 @@ request start_stored(Place&& place, std::unique_ptr<stored_call> pairs, const pa
   try {
     return start_pairs_at(std::forward<Place>(place), std::move(pairs), plan);
   } catch (...) {
-    if (pairs) pairs->give_back(false);  // nothing has taken it over
+    if (pairs) pairs->give_back(is_begun_by(std::current_exception()));  // else the request has
     throw;
   }
 }

@@ -77,7 +77,7 @@ class pair_exchange {
   [[nodiscard]] sparse_streams streams() {
     if (!records_->heard()) {
       pairs_.sizes = {sizes_[0], sizes_[1], sizes_[2]};
-      if (!pairs_.may_have(pairs_.sizes)) throw error("omni: servers tell sizes that no pairs have");  // ranks are looked at before
+      if (!pairs_.may_have(pairs_.sizes)) throw error("omni: the sizes that have been told no pairs have");
     }
     set_width();
     pairs_.split.settle(pairs_.sizes.largest_key, static_cast<std::size_t>(ranks_));

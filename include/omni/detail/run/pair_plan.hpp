@@ -4,10 +4,12 @@
 
 #include <chrono>
 #include <cstddef>
+#include <exception>
 #include <memory>
 #include <string_view>
 #include <type_traits>
 
+#include "../../error.hpp"
 #include "../../report.hpp"
 #include "../../request.hpp"
 #include "../carry/any_transport.hpp"
@@ -25,6 +27,19 @@ struct pair_plan {
   int window = 0;
   std::chrono::nanoseconds limit{};  ///< of a wait; 0: none given
 };
+
+/// Whether a call that ends with such an error had begun: not if its arguments were wrong, unless servers said so.
+inline bool is_begun_by(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const refused_call&) {
+    return true;
+  } catch (const usage&) {
+    return false;
+  } catch (...) {
+    return true;
+  }
+}
 
 /// A call that outlives the caller's, with all that it refers to but the keys and rows.
 struct stored_call {

@@ -16,6 +16,7 @@
 #include "../call/pause.hpp"
 #include "../call/trace.hpp"
 #include "../carry/any_transport.hpp"
+#include "../carry/settle.hpp"
 #include "../pairs/sparse_call.hpp"
 #include "../pairs/sparse_streams.hpp"
 #include "collective_by.hpp"
@@ -55,7 +56,15 @@ requires std::is_same_v<Call, sparse_call> report reduce_pairs(any_transport& tr
   }
   if (exchange.failure()) std::rethrow_exception(exchange.failure());
   if (exchange.is_done()) return exchange.result(rounds);
-  return exchange.result(rounds, run_part(transport, pairs, exchange.streams()));
+  const auto streams = [&] {
+    try {
+      return exchange.streams();
+    } catch (const error& e) {
+      break_off(transport, e.what());
+      throw;
+    }
+  }();
+  return exchange.result(rounds, run_part(transport, pairs, streams));
 }
 
 /// A key-value call under way. It is one operation on the transport, as other requests are: the ranks' messages find each other by
@@ -104,7 +113,7 @@ class pairs_operation final : public operation_base {
     exchanging_->end_by(error);
     exchanging_.reset();
     exchange_.reset();
-    pairs_->give_back(true);
+    pairs_->give_back(is_begun_by(error));
   }
 
   std::shared_ptr<any_transport> transport_;

@@ -55,6 +55,7 @@ inline report run_natively(any_transport& transport, const call& c, const stopwa
   // MPI's blocking call drives nothing of ours, and a peer may need what this thread has under way before it gets here.
   if (operation_base::any_active()) operation_base::settle(transport.identity());
   transport.expect_usable();  // a peer that knows of an error does not come
+  if (const auto* const w = transport.shared_window(); w != nullptr) w->records().expect_next_alive();
   report r;
   try {
     const dense_memory m(c);
