@@ -6,11 +6,13 @@
 #include <omni/omni.hpp>
 #include <vector>
 
+using omni::hierarchical;
+
 void call(std::vector<float>& data) {
 #ifdef OMNI_CONTROL
-  omni::allreduce(MPI_COMM_WORLD, data, omni::hierarchical<omni::colocated, omni::ring>{});
+  const hierarchical<omni::colocated, omni::ring> levels{};
 #else
-  omni::allreduce(MPI_COMM_WORLD, data,
-                  omni::hierarchical<omni::colocated, omni::dedicated>{});  // expect: "a level of hierarchical has no servers"
+  const hierarchical<omni::colocated, omni::dedicated> levels{};  // expect: "a level of hierarchical has no servers"
 #endif
+  omni::allreduce(MPI_COMM_WORLD, data, levels);
 }

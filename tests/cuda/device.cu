@@ -178,7 +178,9 @@ void calls(patterns::shape shape, int ranks, std::size_t n, bool in_place, const
   const auto wanted = oracle::fold_in_rank_order(inputs, oracle::twin<Op>{});
   threads::run(ranks, [&](threads& comm) {
     const auto r = static_cast<std::size_t>(comm.rank());
-    device_tensor<T> in(inputs[r], 1), out(inputs[(r + 1) % inputs.size()]);
+    // By vectors of 16 bytes, and by elements where it does not lie on one.
+    const std::size_t shift = (n / 2 + static_cast<std::size_t>(ranks)) % 2;
+    device_tensor<T> in(inputs[r], shift), out(inputs[(r + 1) % inputs.size()]);
     // The same on the host: the bits must be the same.
     auto host = inputs[r];
     if (in_place) omni::allreduce(comm, in.span(), op, policies...);
@@ -190,7 +192,7 @@ void calls(patterns::shape shape, int ranks, std::size_t n, bool in_place, const
     expect(oracle::equal(got, wanted), "call: " + where);
     expect(oracle::equal(got, host), "bits of the host's path: " + where);
     if constexpr (sizeof...(Policies) == 0) {
-      device_tensor<T> cut(inputs[r], 1);
+      device_tensor<T> cut(inputs[r], shift);
       in_chunks(comm, cut, op);
       expect(oracle::equal(cut.get(), wanted), "in chunks: " + where);
     }

@@ -348,6 +348,10 @@ TEST_CASE("device staged: parts that do not add up, and other parts on one rank"
     CHECK_THROWS_AS(testing::stage<kind::reduce_scatter>(machine, comm, x, omni::part_sizes{wrong}), omni::usage);
     CHECK_THROWS_AS(testing::stage<kind::allgather>(machine, comm, x, omni::part_sizes{wrapped}), omni::usage);
     CHECK_THROWS_AS(testing::stage<kind::allgather>(machine, comm, x, omni::part_sizes{mine}), omni::mismatch);
+    // Of a part for which there would be no room nothing is copied.
+    const std::vector<std::size_t> one{100};
+    std::vector<float> part(2000, 1.0F), all(100);
+    CHECK_THROWS_AS(testing::stage<kind::allgather>(machine, comm, part, all, omni::part_sizes{one}), omni::usage);
     device_buffers::drop();
   });
 }

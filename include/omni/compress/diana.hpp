@@ -33,7 +33,8 @@ struct diana_options {
 ///
 /// It is of one tensor, or one group, of `elements` elements in all. Costs memory of two tensors (three with momentum), and no pass
 /// over memory beside the compressor's. Copies share the state, and one call at a time may use it. All ranks give the same options
-/// and block size, and have made as many calls with it. After an error other than usage the state is unspecified.
+/// and block size, and have made as many calls with it. After an error other than usage, and after a refusal by servers, the
+/// state is unspecified.
 ///
 /// Methods: Mishchenko, Gorbunov, Takac, Richtarik: Distributed Learning with Compressed Gradient Differences, 2019, arXiv
 /// 1901.09269; any compressor: Horvath, Kovalev, Mishchenko, Richtarik, Stich: Stochastic Distributed Learning with Gradient

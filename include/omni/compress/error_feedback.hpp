@@ -21,8 +21,8 @@ namespace omni {
 ///
 /// For contractive compressors; with others it need not converge. It is of one tensor, or one group, of `elements` elements in all;
 /// copies share what they remember, and one call at a time may use it. All ranks have made as many calls with it. Costs memory of
-/// one tensor, and no pass over memory beside the compressor's. After an error other than usage what it remembers is unspecified,
-/// as the output is.
+/// one tensor, and no pass over memory beside the compressor's. After an error other than usage, and after a refusal by servers,
+/// what it remembers is unspecified, as the output is.
 ///
 /// Methods: Seide et al.: 1-Bit Stochastic Gradient Descent, 2014. Karimireddy et al.: Error Feedback Fixes SignSGD, ICML 2019.
 /// @tparam A in which it is kept: double for tensors of double, else float.

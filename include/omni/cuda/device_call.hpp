@@ -65,6 +65,7 @@ auto with_device_call(const Device& device, typename Device::stream stream, bool
   call_type made(policies, in, out);
   made.limit = c.limit;
   expect_usable(made);
+  expect_packets_of(c.topology);
   const auto n = made.size();
   const auto block = std::max<std::size_t>(made.largest_block(), 1);
   if (made.blocks() != (n + block - 1) / block || (made.blocks() > 1 && block != made.uniform_block()))

@@ -219,8 +219,10 @@ auto stage_tensors(Transport&& transport, const Device& device, typename Device:
   T* const to = way->has_failed() ? out.data() : reinterpret_cast<T*>(way->out());
   T* const from = has_one ? to : way->has_failed() ? const_cast<T*>(in.data()) : reinterpret_cast<T*>(way->in());  // NOLINT
   const auto bytes_at = [](auto* p, std::size_t n) { return std::as_writable_bytes(std::span(p, n)).data(); };
-  way->bring(bytes_at(from, 0) + place.first * sizeof(T), std::as_bytes(in).data() + part.read.first * sizeof(T),
-             part.read.size * sizeof(T));
+  // Parts that do not add up are refused below: there may be no room for what the caller gives.
+  if (!gathers || in_place || place.size == in.size())
+    way->bring(bytes_at(from, 0) + place.first * sizeof(T), std::as_bytes(in).data() + part.read.first * sizeof(T),
+               part.read.size * sizeof(T));
   way->take_back(bytes_at(out.data(), 0) + part.written.first * sizeof(T), bytes_at(to, 0) + part.written.first * sizeof(T),
                  part.written.size * sizeof(T));
   const staged_call<Transport, Go> f{way, std::forward<Transport>(transport)};

@@ -4,12 +4,14 @@
 
 #include <cstdint>
 #include <string_view>
+#include <type_traits>
 
 #include "../detail/call/topology_state.hpp"
 
 namespace omni {
 
 struct automatic;
+struct dedicated;
 
 /// Topology: two levels. The ranks of a host reduce among themselves; then rank k of each host reduces the k-th part of the tensor
 /// with rank k of the others; then the ranks of a host give each other their parts. For several ranks on each of several hosts:
@@ -30,6 +32,9 @@ struct automatic;
 /// identity, and every partition into blocks of several sizes.
 template <class Inner = automatic, class Outer = automatic>
 struct hierarchical {
+  static_assert(!std::is_same_v<Inner, dedicated> && !std::is_same_v<Outer, dedicated>,
+                "omni: a level of hierarchical has no servers; dedicated is a topology of a whole call");
+
   Inner inner{};
   Outer outer{};
   int group = 0;  ///< so many consecutive ranks count as a host, as those of a socket may; 0: the ranks that run on one

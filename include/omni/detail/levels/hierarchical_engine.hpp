@@ -9,7 +9,6 @@
 
 #include "../../topology/automatic.hpp"
 #include "../../topology/colocated.hpp"
-#include "../../topology/dedicated.hpp"
 #include "../../topology/hierarchical.hpp"
 #include "../../topology/replicated.hpp"
 #include "../call/call.hpp"
@@ -42,9 +41,6 @@ transport_levels levels_of(any_transport& transport, const Topology& t, bool may
 /// An allreduce in two levels.
 template <class Inner, class Outer>
 class hierarchical_engine : public staged_engine {
-  static_assert(!std::is_same_v<Inner, dedicated> && !std::is_same_v<Outer, dedicated>,
-                "omni: a level of hierarchical has no servers; dedicated is a topology of a whole call");
-
  public:
   hierarchical_engine(const hierarchical<Inner, Outer>& t, const call& c, any_transport& transport, any_mailbox& /*none*/)
       : staged_engine(c.encoded()) {
