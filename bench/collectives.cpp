@@ -146,7 +146,7 @@ limits measure_limits(const world& w, const options& o) {
 }
 
 template <class T>
-nlohmann::json measure(const world& w, const options& o, const std::vector<MPI_Comm>& comms, const limits& limit,
+nlohmann::json measure(const world& w, const options& o, const std::vector<mpi_algorithm>& comms, const limits& limit,
                        const cores& places, std::size_t bytes, const std::string& type, MPI_Datatype datatype) {
   const auto ranks = static_cast<std::size_t>(w.size), me = static_cast<std::size_t>(w.rank);
   const bool allreduces = o.collective == "allreduce", gathers = o.collective == "allgather";
@@ -177,7 +177,12 @@ nlohmann::json measure(const world& w, const options& o, const std::vector<MPI_C
     for (auto& v : x) std::copy(input.begin(), input.end(), v.begin());
     for (std::size_t k = 0; k < y.size() && gathers; ++k) std::copy_n(&input[me * part], part, y[k].begin());
   };
-  const auto& result = in_parts && !gathers ? y[0] : reduces ? y[0] : x[0];
+  auto& result = (in_parts && !gathers) || reduces ? y[0] : x[0];
+  // Before a call whose result counts: of another's result nothing may be left where it is not in place.
+  const auto renew = [&] {
+    std::fill(result.begin(), result.end(), T(-1));
+    reset();
+  };
 
   // The two best of MPI's algorithms at this size go into every row, beside its own choice.
   fill(input, o, 1, w.rank, w.size);
@@ -186,7 +191,7 @@ nlohmann::json measure(const world& w, const options& o, const std::vector<MPI_C
     std::vector<double> t;
     for (int i = 0; i < 3; ++i) {
       reset();
-      t.push_back(w.time(calls, [&](std::size_t k) { dense(comms[a], k); }));
+      t.push_back(w.time(calls, [&](std::size_t k) { dense(comms[a].comm, k); }));
     }
     order.emplace_back(*std::min_element(t.begin(), t.end()), a);
   }
@@ -244,7 +249,7 @@ nlohmann::json measure(const world& w, const options& o, const std::vector<MPI_C
         const auto a = (round + turn * step) % contestants;
         reset();
         const double t = w.time(calls, [&](std::size_t k) {
-          if (a < algorithms.size()) dense(comms[algorithms[a]], k);
+          if (a < algorithms.size()) dense(comms[algorithms[a]].comm, k);
           else if (a == algorithms.size()) once(k);
           else by(others[a - algorithms.size() - 1], k);
         });
@@ -252,10 +257,10 @@ nlohmann::json measure(const world& w, const options& o, const std::vector<MPI_C
           (a < algorithms.size() ? mpi[a] : a == algorithms.size() ? ours : chosen_else[a - algorithms.size() - 1]).push_back(t);
       }
     }
-    reset();
-    dense(comms[0], 0);
+    renew();
+    dense(comms[0].comm, 0);
     const auto expected = result;
-    reset();
+    renew();
     const interfaces wire(w.comm);
     const double before = o.count_bytes ? wire.sent() : 0;
     once(0);
@@ -317,7 +322,7 @@ nlohmann::json measure(const world& w, const options& o, const std::vector<MPI_C
                            : in_parts ? (N - 1) / N * own
                                       : std::max(own, all_of_it);
     // Where everybody folds everything no results travel.
-    const double least = packs && (allreduces || reduces) ? std::min(carried, (N - 1) * own) : carried;
+    const double least = reduces || (packs && allreduces) ? std::min(carried, (N - 1) * own) : carried;
     const double floor =
         w.cluster != nullptr ? through_servers * S / limit.link + S / limit.scan : std::max(least * S / limit.link, S / limit.scan);
     const double dense_bytes = allreduces ? 2 * (N - 1) / N * S : in_parts ? (N - 1) / N * S : S;
@@ -335,7 +340,7 @@ nlohmann::json measure(const world& w, const options& o, const std::vector<MPI_C
                        {"omni_min_us", *std::min_element(ours.begin(), ours.end()) * 1e6},
                        {"mpi_default_us", mpi_default * 1e6},
                        {"mpi_best_us", mpi_best * 1e6},
-                       {"mpi_best_algorithm", best},
+                       {"mpi_best_algorithm", comms[best].name},
                        {"other_choice", others.empty() ? "" : better_choice},
                        {"other_choice_us", others.empty() ? 0 : better * 1e6},
                        {"algbw_GBps", S / time / 1e9},
@@ -353,10 +358,10 @@ nlohmann::json measure(const world& w, const options& o, const std::vector<MPI_C
                        {"speedup", mpi_best / time},
                        {"speedup_default", mpi_default / time},
                        {"time_over_limit", time / floor}};
-    std::printf("%9s %9zu %7s %6.4g%% %-10s %11.1f %11.1f %11.1f/%zu %7.2f %7.2f %10.0f %6.0f %8.2f %7.2f\n",
+    std::printf("%9s %9zu %7s %6.4g%% %-10s %11.1f %11.1f %11.1f/%-6s %7.2f %7.2f %10.0f %6.0f %8.2f %7.2f\n",
                 print_size(n * sizeof(T)).c_str(), n, type.c_str(), percent, std::string(report.topology).c_str(), time * 1e6,
-                mpi_default * 1e6, mpi_best * 1e6, best, S / time / 1e9, dense_bytes / time / 1e9, sent, bad, mpi_best / time,
-                time / floor);
+                mpi_default * 1e6, mpi_best * 1e6, comms[best].name.c_str(), S / time / 1e9, dense_bytes / time / 1e9, sent, bad,
+                mpi_best / time, time / floor);
     if (!others.empty() && better < 0.95 * time)
       std::printf("# another choice would have been faster: %s, %.1f us\n", better_choice.c_str(), better * 1e6);
     if (o.phases)
@@ -375,7 +380,7 @@ nlohmann::json measure(const world& w, const options& o, const std::vector<MPI_C
   return rows;
 }
 
-nlohmann::json measure(const world& w, const options& o, const std::vector<MPI_Comm>& comms, const limits& limit,
+nlohmann::json measure(const world& w, const options& o, const std::vector<mpi_algorithm>& comms, const limits& limit,
                        const cores& places, std::size_t bytes) {
   if (o.type == "float") return measure<float>(w, o, comms, limit, places, bytes, o.type, MPI_FLOAT);
   if (o.type == "double") return measure<double>(w, o, comms, limit, places, bytes, o.type, MPI_DOUBLE);
@@ -458,7 +463,7 @@ int main(int argc, char** argv) {
   }
   const world w(cluster ? cluster->workers() : MPI_COMM_WORLD, cluster ? &*cluster : nullptr);
 
-  const auto comms = communicators(w.comm, o.collective);
+  auto comms = mpi_algorithms(w.comm, o.collective);
   std::vector<float> some(1000, 1.0F);
   warm_up(w.comm, 0.5, [&](std::size_t) { MPI_Allreduce(MPI_IN_PLACE, some.data(), 1000, MPI_FLOAT, MPI_MAX, w.comm); });
   if (o.calibrate) {
@@ -503,7 +508,7 @@ int main(int argc, char** argv) {
   if (wrong > 0) code = 1;
   MPI_Bcast(&code, 1, MPI_INT, 0, w.comm);
   places.reset();
-  for (auto c : comms) MPI_Comm_free(&c);
+  free_all(comms);
   MPI_Finalize();
   return code;
 }

@@ -64,7 +64,9 @@ read -ra options <<< "$flags"
 TIMEFORMAT='%U %S'
 for unit in one four pairs four-pairs; do { echo '#define OMNI_COMPILED'; cat "$work/$unit.cpp"; } > "$work/$unit-compiled.cpp"; done
 seconds() { # source, include folder: of the processor
-  { time "$compiler" -std=c++20 "${options[@]}" "${mpi[@]}" -I"$2" -c "$work/$1.cpp" -o "$work/$1.o"; } 2>&1 | tail -1 | awk '{print $1 + $2}'
+  { time "$compiler" -std=c++20 "${options[@]}" "${mpi[@]}" -I"$2" -c "$work/$1.cpp" -o "$work/$1.o" 2> "$work/log"; } 2> "$work/time" ||
+    { cat "$work/log" >&2; echo "bench/compile.sh: $1 does not compile with $2" >&2; return 1; }
+  awk '{print $1 + $2}' "$work/time"
 }
 median() { sort -n "$1" | awk '{v[NR] = $1} END {print v[int((NR + 1) / 2)]}'; }
 

@@ -73,7 +73,7 @@ std::size_t count_wrong(const std::vector<T>& x, const std::vector<T>& exact, do
 }
 
 template <class T>
-nlohmann::json measure(const options& o, omni::mpi_cluster& cluster, omni::fabric& fabric, const std::vector<MPI_Comm>& comms,
+nlohmann::json measure(const options& o, omni::mpi_cluster& cluster, omni::fabric& fabric, const std::vector<mpi_algorithm>& comms,
                        double percent) {
   const MPI_Comm workers = fabric.comm();
   int rank = 0;
@@ -94,7 +94,7 @@ nlohmann::json measure(const options& o, omni::mpi_cluster& cluster, omni::fabri
   if (!o.only_switch) {
     ways.push_back({"colocated", [&] { return omni::allreduce(workers, x, omni::colocated{}); }});
     if (o.servers > 0) ways.push_back({"dedicated", [&] { return omni::allreduce(cluster, x); }});
-    for (const auto comm : comms)
+    for (const auto& [comm, name] : comms)
       ways.push_back({"mpi", [&x, comm, type] {
                         MPI_Allreduce(MPI_IN_PLACE, x.data(), static_cast<int>(x.size()), type, MPI_SUM, comm);
                         return omni::report{};
@@ -192,7 +192,7 @@ int main(int argc, char** argv) {
         if (cluster.rank() == 0) std::fprintf(stderr, "%s\n", fabric.why_not().c_str());
         code = 1;
       } else {
-        const auto comms = communicators(cluster.workers());
+        const auto comms = mpi_algorithms(cluster.workers());
         auto rows = nlohmann::json::array();
         for (const double percent : o.densities)
           for (const auto& type : o.types)

@@ -135,7 +135,7 @@ class sums {
   std::vector<int> counts_;
 };
 
-nlohmann::json measure(const options& o, double percent, omni::mpi_cluster& cluster, const std::vector<MPI_Comm>& comms) {
+nlohmann::json measure(const options& o, double percent, omni::mpi_cluster& cluster, const std::vector<mpi_algorithm>& comms) {
   const int rank = cluster.rank(), ranks = cluster.size();
   const MPI_Comm workers = cluster.workers();
   const auto mine = draw(o, percent / 100, rank);
@@ -147,17 +147,8 @@ nlohmann::json measure(const options& o, double percent, omni::mpi_cluster& clus
   const auto others = pair_algorithms(o.elements, ranks, wanted.whose);
   omni::sparse_tensor<std::uint32_t, float> r;
   std::vector<std::vector<double>> seconds(2 + others.size());
-  MPI_Comm best = comms[0];  // the fastest of MPI's algorithms
+  const MPI_Comm best = fastest(comms, [&](MPI_Comm c) { return time(workers, [&] { wanted.reduce_dense(c, dense, reduced); }); });
   const auto reduce_dense = [&] { wanted.reduce_dense(best, dense, reduced); };
-  double least = 0;
-  for (std::size_t a = 0, chosen = 0; a <= comms.size(); ++a) {
-    best = a == comms.size() ? comms[chosen] : comms[a];
-    if (a == comms.size()) break;
-    const double t = time(workers, reduce_dense);  // the same on all ranks
-    if (a != 0 && t >= least) continue;
-    least = t;
-    chosen = a;
-  }
   const auto turn = [&](std::size_t which) {
     return time(workers, [&] {
       if (which == 0) wanted.reduce(cluster, given, r);
@@ -251,7 +242,7 @@ int measure_all(const options& o, omni::mpi_cluster& cluster) {
     std::printf("%9s %-10s %8s %9s %9s %11s %11s %11s %-12s %11s %10s %6s %8s %8s\n", "elements", "pattern", "density", "pairs",
                 "union", "omni us", "dense us", "other us", "which", "sent B", "gap/bit/run", "#wrong", "x dense", "x other");
   }
-  const auto comms = communicators(cluster.workers(), o.collective);
+  auto comms = mpi_algorithms(cluster.workers(), o.collective);
   auto rows = nlohmann::json::array();
   double wrong = 0;
   for (const auto percent : o.densities) {
@@ -265,7 +256,7 @@ int measure_all(const options& o, omni::mpi_cluster& cluster) {
         code, write_json(o.json,
                          nlohmann::json{{"omni", OMNI_VERSION}, {"ranks", ranks}, {"servers", cluster.servers()}, {"rows", rows}}));
   MPI_Bcast(&code, 1, MPI_INT, 0, cluster.workers());
-  for (auto c : comms) MPI_Comm_free(&c);
+  free_all(comms);
   return code;
 }
 
