@@ -94,8 +94,8 @@ nlohmann::json measure(const options& o, omni::mpi_cluster& cluster, omni::fabri
   if (!o.only_switch) {
     ways.push_back({"colocated", [&] { return omni::allreduce(workers, x, omni::colocated{}); }});
     if (o.servers > 0) ways.push_back({"dedicated", [&] { return omni::allreduce(cluster, x); }});
-    for (const auto& [comm, name] : comms)
-      ways.push_back({"mpi", [&x, comm, type] {
+    for (const auto& a : comms)
+      ways.push_back({"mpi", [&x, comm = a.comm, type] {
                         MPI_Allreduce(MPI_IN_PLACE, x.data(), static_cast<int>(x.size()), type, MPI_SUM, comm);
                         return omni::report{};
                       }});
