@@ -2,7 +2,10 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <type_traits>
@@ -81,9 +84,9 @@ bool lies_in(const std::vector<V>& memory, const sparse_view<K, T>& view) {
   const std::less<> before;
   const void* const begin = memory.data();
   const void* const end = memory.data() + memory.capacity();
-  for (const void* const input : {static_cast<const void*>(view.keys.data()), static_cast<const void*>(view.values.data())})
-    if (!before(input, begin) && before(input, end)) return true;
-  return false;
+  const std::array<const void*, 2> inputs{view.keys.data(), view.values.data()};
+  return std::any_of(inputs.begin(), inputs.end(),
+                     [&](const void* input) { return !before(input, begin) && before(input, end); });
 }
 
 /// A call made out of a view, an operation and who gets what, for `out`.
