@@ -85,8 +85,7 @@ bool lies_in(const std::vector<V>& memory, const sparse_view<K, T>& view) {
   const void* const begin = memory.data();
   const void* const end = memory.data() + memory.capacity();
   const std::array<const void*, 2> inputs{view.keys.data(), view.values.data()};
-  return std::any_of(inputs.begin(), inputs.end(),
-                     [&](const void* input) { return !before(input, begin) && before(input, end); });
+  return std::any_of(inputs.begin(), inputs.end(), [&](const void* input) { return !before(input, begin) && before(input, end); });
 }
 
 /// A call made out of a view, an operation and who gets what, for `out`.
