@@ -42,34 +42,25 @@ auto topology_over(const Topology& t) {
   if constexpr (may_lose<Transport>) return over_slots<Topology>{t};
   else return t;
 }
-/// Among the workers alone, of a cluster whose servers take no part.
-template <class Transport, class Call, class F>
-auto by_automatic(Transport& transport, Call& call, const F& f) {
-  choose_topology(call, automatic{});
-  return f(transport.among_workers(), call, automatic{});
-}
 /// Runs a call by f(transport, call, topology). On a cluster, servers fold unless another topology is asked for, and those are for
 /// the workers alone.
 template <class Transport, class Call, class Topology, class F>
 auto on_ranks(Transport& transport, Call& call, const Topology& topology, const F& f) {
   constexpr bool dedicates = std::is_same_v<Topology, dedicated>;
   if constexpr (requires { transport.servers(); }) {
-    if (transport.servers() == 0) {
-      if constexpr (dedicates) return by_automatic(transport, call, f);
-      else return f(transport.among_workers(), call, topology);
-    }
-    if constexpr (!dedicates && !std::is_same_v<Topology, automatic>) {
-      return f(transport.among_workers(), call, topology);
-    } else {
-      if (call.kind != collective_kind::allreduce) {
-        if constexpr (!dedicates) return f(transport.among_workers(), call, topology);
-        else return by_automatic(transport, call, f);
+    if constexpr (dedicates || std::is_same_v<Topology, automatic>)
+      if (transport.servers() != 0 && call.kind == collective_kind::allreduce) {
+        expect_served(transport, call);
+        call.topology = dedicated::name;
+        call.options = 0;
+        if constexpr (dedicates) return f(transport, call, topology);
+        else return f(transport, call, dedicated{});
       }
-      expect_served(transport, call);
-      call.topology = dedicated::name;
-      call.options = 0;
-      if constexpr (dedicates) return f(transport, call, topology);
-      else return f(transport, call, dedicated{});
+    if constexpr (dedicates) {  // of servers that take no part
+      choose_topology(call, automatic{});
+      return f(transport.among_workers(), call, automatic{});
+    } else {
+      return f(transport.among_workers(), call, topology);
     }
   } else if constexpr (dedicates) {
     static_cast<void>(f);
