@@ -15,6 +15,7 @@
 #include <string_view>
 #include <vector>
 
+#include "../support/agreeing.hpp"
 #include "../support/collectives.hpp"
 #include "../support/effort.hpp"
 #include "../support/leaks.hpp"
@@ -23,6 +24,7 @@
 // reduce_scatter, allgather, reduce and broadcast over ranks that are threads, by messages and in shared memory.
 
 using omni::transport::threads;
+using testing::agreeing;
 using testing::collective_cell;
 using testing::run_collectives;
 using testing::sharing;
@@ -123,6 +125,123 @@ TEST_CASE("collectives: in shared memory, what ran") {
       CHECK(static_cast<double>(all[1][call].bytes_received) > some * 0.95);
       CHECK(all[0][call].bytes_received + all[2][call].bytes_received < 100);
     }
+  }
+}
+namespace {
+
+// Is folded in the order of the ranks alone, in which it tells them apart.
+struct in_order {
+  static constexpr std::string_view name = "in order";
+  inline static thread_local bool breaks = false;
+  std::uint32_t operator()(std::uint32_t a, std::uint32_t b) const {
+    if (breaks) throw std::runtime_error("boom");
+    return a * 3 + b;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("collectives: dense reduces and long broadcasts go from rank to rank") {
+  std::uint64_t seed = 1100;
+  for (const int ranks : {3, 4, 5})
+    for (const auto shape : {patterns::shape::none_null, patterns::shape::one_rank, patterns::shape::uniform})
+      for (int root = 0; root < ranks; ++root) {
+        const collective_cell c{ranks, 140001, shape, ++seed, root, seed % 2 == 0, false};
+        check<float, agreeing>(c, omni::sum{});
+        if (root == 1) check<std::int64_t, agreeing>(c, omni::band{});
+        if (root == 2) check<double, agreeing>(c, omni::max{});
+        if (root == 0) check<omni::half, agreeing>(c, omni::sum{});  // which is rounded once
+      }
+}
+TEST_CASE("collectives: from rank to rank, what each sends") {
+  constexpr int ranks = 4;
+  constexpr std::size_t n = 1 << 18, bytes = n * 4;
+  for (int root = 0; root < ranks; ++root) {
+    std::array<std::array<omni::report, 2>, ranks> all;
+    agreeing::run(ranks, [&](agreeing& comm) {
+      const auto r = static_cast<std::size_t>(comm.rank());
+      std::vector<std::uint32_t> x(n), out(n);
+      for (std::size_t i = 0; i < n; ++i) x[i] = static_cast<std::uint32_t>(i % 1000 + 1 + r);
+      all[r][0] = omni::reduce(comm, x, out, omni::root{root}, in_order{});
+      if (comm.rank() == root) {
+        std::size_t wrong = 0;
+        for (std::size_t i = 0; i < n; ++i) {
+          const auto k = static_cast<std::uint32_t>(i % 1000 + 1);
+          wrong += out[i] == ((k * 3 + (k + 1)) * 3 + (k + 2)) * 3 + (k + 3) ? 0 : 1;
+        }
+        CHECK(wrong == 0);
+      }
+      all[r][1] = omni::broadcast(comm, x, omni::root{root});
+    });
+    CAPTURE(root);
+    const auto about = [](std::size_t sent, std::size_t expected) {
+      return sent >= expected && sent < expected + expected / 100 + 2000;
+    };
+    for (int r = 0; r < ranks; ++r) {
+      CAPTURE(r);
+      const auto& [reduced, given] = all[static_cast<std::size_t>(r)];
+      const bool before_root = (r + 1) % ranks == root;
+      CHECK(about(reduced.bytes_sent, r == ranks - 1 && root == r ? 0 : bytes));
+      CHECK(about(reduced.bytes_received, (r != 0 ? bytes : 0) + (r == root && root != ranks - 1 ? bytes : 0)));
+      CHECK(about(given.bytes_sent, before_root ? 0 : bytes));
+      CHECK(about(given.bytes_received, r == root ? 0 : bytes));
+      CHECK(given.union_blocks == n / 256);
+      if (r == root) CHECK(reduced.union_blocks == n / 256);
+    }
+  }
+}
+TEST_CASE("collectives: from rank to rank, blocks that are packed, and several tensors") {
+  constexpr int ranks = 3;
+  constexpr std::size_t n = 100000;
+  agreeing::run(ranks, [&](agreeing& comm) {
+    const auto r = static_cast<std::size_t>(comm.rank());
+    std::vector<float> x(n), out(n, -1.0F);
+    // In a block four in five elements are not null, or three in ten.
+    const auto cancels = [](std::size_t i) { return i / 256 % 50 == 0; };  // of the others, and null on the root
+    for (std::size_t i = 0; i < n; ++i) {
+      x[i] = i % 5 == r ? 0.0F : static_cast<float>(i % 7 + 1);
+      if (cancels(i)) x[i] = i % 5 == 4 || r == 1 ? 0.0F : r == 0 ? 1.0F : -1.0F;
+    }
+    const auto reduced = omni::reduce(comm, x, out, omni::root{1});
+    CHECK(reduced.elements_sent < n);
+    for (std::size_t i = 0; i < n; ++i) {
+      const float here = cancels(i) ? 0.0F : static_cast<float>(i % 7 + 1);
+      if (r == 1 && out[i] != (i % 5 < ranks ? 2 : 3) * here) FAIL_CHECK(i);
+    }
+    for (std::size_t i = 0; i < n; ++i) x[i] = r == 2 && i % 10 < 3 ? static_cast<float>(i % 7 + 1) : r == 2 ? 0.0F : 5.0F;
+    const auto given = omni::broadcast(comm, x, omni::root{2});
+    CHECK(given.bytes_sent < n * 2);
+    for (std::size_t i = 0; i < n; ++i)
+      if (x[i] != (i % 10 < 3 ? static_cast<float>(i % 7 + 1) : 0.0F)) FAIL_CHECK(i);
+    std::vector<float> a(n, 1.0F), b(n / 2, 2.0F);
+    const std::array<std::span<float>, 2> both{a, b};
+    omni::reduce(comm, both, omni::root{0});
+    if (r == 0) {
+      CHECK(a == std::vector<float>(n, 3.0F));
+      CHECK(b == std::vector<float>(n / 2, 6.0F));
+    }
+  });
+}
+TEST_CASE("collectives: from rank to rank, an operation that throws on one rank") {
+  constexpr int ranks = 4;
+  for (int thrower = 1; thrower < ranks; ++thrower) {
+    std::vector<std::string> heard(ranks);
+    agreeing::run(ranks, [&](agreeing& comm) {
+      const testing::leaks_are_meant meant;
+      std::vector<std::uint32_t> x(200000, 1);
+      in_order::breaks = comm.rank() == thrower;
+      auto& mine = heard[static_cast<std::size_t>(comm.rank())];
+      try {
+        omni::reduce(comm, x, omni::root{0}, in_order{});
+      } catch (const std::exception& e) {
+        mine = e.what();
+      }
+      in_order::breaks = false;
+    });
+    CAPTURE(thrower);
+    CHECK(heard[static_cast<std::size_t>(thrower)] == "boom");
+    CHECK(heard[0].find("gave up") != std::string::npos);
+    for (int r = thrower + 1; r < ranks; ++r) CHECK(heard[static_cast<std::size_t>(r)].find("gave up") != std::string::npos);
   }
 }
 TEST_CASE("collectives: more ranks") {

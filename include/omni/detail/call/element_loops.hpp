@@ -131,6 +131,7 @@ struct element_loops {
   std::size_t result_bytes = 1;   ///< of an element that has been folded
   bool skips = false;             ///< null blocks are not sent
   bool commutes = false;          ///< may be folded in another order than that of the ranks
+  bool folds_in_steps = false;    ///< a fold of some sources, folded with the others in order, has the bits of one fold
   bool equal_blocks = false;      ///< but for the last
   bool two_levels = false;        ///< may be folded host by host
   std::size_t ahead_bytes = 0;    ///< that the detector looks at in one go; 0: run by run
@@ -170,6 +171,8 @@ constexpr element_loops make_loops() {
   l.alignment = alignof(T);
   l.skips = skips<Op, T>;
   l.commutes = commutes<Op, T>();
+  // A user's identity need not be neutral to the bits of a zero.
+  l.folds_in_steps = is_copies<Op> || (std::is_same_v<fold_type<Op, T>, T> && (is_builtin<Op> || !skips<Op, T>));
   l.equal_blocks = cuts_evenly<Partitioner>;
   // Parts are cut as tensors of their own, which only blocks of one size allow.
   l.two_levels = l.equal_blocks && l.skips && l.commutes && std::is_default_constructible_v<T>;

@@ -36,7 +36,7 @@ inline sample sample_of(const call& c, block_range among, bool counts, std::size
     const auto jitter = static_cast<std::size_t>((i + 1) * 0x9e3779b97f4a7c15U >> 32U) % stride;
     return c.given_block(first + i * step % samples * stride + jitter);
   };
-  constexpr std::size_t enough = 8;
+  const auto enough = std::max<std::size_t>(most / 16, 8);
 #if defined(__GNUC__) || defined(__clang__)
   // Far apart: memory fetches them at the same time.
   if (!c.may_be_late())

@@ -42,7 +42,7 @@ class agreement {
  public:
   agreement(const call& call, bool samples) : record_(call.record) {
     const auto d = digest(sign(call));
-    const auto s = samples ? try_sample(call) : sample{};
+    const auto s = samples ? try_sample(call, looks_at(call)) : sample{};
     largest_ = {d, -d, static_cast<std::int64_t>(s.density * whole), static_cast<std::int64_t>(s.elements * whole)};
     has_shares_ = !call.is_summary;
     most_own_ = call.most_of_summary;
@@ -103,6 +103,10 @@ class agreement {
   }
 
  private:
+  // Blocks to look at: more of a tensor that takes long on its way. The ranks go by the largest share that one of them has found,
+  // and of short samples that is too large.
+  static std::size_t looks_at(const call& call) { return call.bytes() < std::size_t{16} << 20U ? 128 : 256; }
+
   static constexpr double whole = 1e6;  // what a share is of
   static constexpr std::size_t first_own = 3;
   static constexpr std::uint64_t sign_bit = std::uint64_t{1} << 63U;  // unsigned numbers in the order of signed ones

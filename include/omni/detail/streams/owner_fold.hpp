@@ -66,6 +66,12 @@ class owner_fold : protected lent_state<stream_state>, public stream_exchange {
     for (auto& i : s.arriving) i.post(messages_);
     return true;
   }
+  /// Of a chain, whether what this rank folds goes on along it.
+  [[nodiscard]] bool passes_on() const { return roles_.is_chain() && rank_ != roles_.first && rank_ != roles_.last; }
+  /// Where what it folds is sent; null if it is not.
+  [[nodiscard]] out_stream* sent_on() {
+    return passes_on() ? &s_->contributions.front() : returns_results() ? &s_->results : nullptr;
+  }
   /// Of a block that goes to so many ranks; so many of the caller's in it are not null.
   void note_packed(std::size_t bytes, std::size_t parts, std::size_t packed, std::size_t copies) {
     if (wide_) bytes = std::min(bytes, parts * part_ * element_);
@@ -116,10 +122,10 @@ class owner_fold : protected lent_state<stream_state>, public stream_exchange {
       auto more = call_.together(block, map_.together(row + done, n - done));
       auto size = call_.range(block, more).size;
       std::byte* to = nullptr;
-      if (returns_results()) {
+      if (auto* const on = sent_on()) {
         const auto first = call_.range(block).size;
         if (!call_.equal_blocks() || size != first * more) more = 1;  // the last block is shorter
-        to = s_->results.add(messages_, row + done, first * result_, more);
+        to = on->add(messages_, row + done, first * result_, more);
         if (to == nullptr) break;
         size = first * more;
       }
@@ -132,7 +138,7 @@ class owner_fold : protected lent_state<stream_state>, public stream_exchange {
       done += more;
     }
     if (done == 0) return 0;
-    report_.union_blocks += done;
+    if (!folds_partly()) report_.union_blocks += done;
     for (auto& i : s_->arriving)
       if (i.next_row() == row) {
         i.pop(bytes, done);
@@ -142,9 +148,13 @@ class owner_fold : protected lent_state<stream_state>, public stream_exchange {
     folded_ = row + done;
     return done;
   }
+  // Whether what it folds is no result.
+  [[nodiscard]] bool folds_partly() const { return passes_on() && call_.kind == collective_kind::reduce; }
+  // What all ranks have something for comes from so many.
+  [[nodiscard]] std::size_t sources_of_all() const { return roles_.is_chain() ? 2 : static_cast<std::size_t>(ranks_); }
   // For the fold of n elements, which this rank may only send on.
   [[nodiscard]] std::byte* room_for(std::size_t block, std::size_t blocks, std::size_t n) {
-    if (call_.gets(block)) return call_.output(block, blocks);
+    if (call_.gets(block) && !folds_partly()) return call_.output(block, blocks);
     auto& room = s_->folded;
     if (room.size() < n * result_) room = aligned_bytes(n * result_);
     return room.span().data();
@@ -159,7 +169,7 @@ class owner_fold : protected lent_state<stream_state>, public stream_exchange {
     in_rank_order(add, [&] {
       if (s.own.at(row)) s.sources.push_back(call_.input(block));
     });
-    call_.fold(s.sources, s.sources.size() < static_cast<std::size_t>(ranks_), to, n);
+    call_.fold(s.sources, s.sources.size() < sources_of_all(), to, n);
   }
 
   // Folds one row, whose blocks may be packed: into the cache, and from there on as if all elements had come. 0 if there is no
@@ -169,7 +179,8 @@ class owner_fold : protected lent_state<stream_state>, public stream_exchange {
     const auto block = block_of(row);
     const auto size = call_.range(block).size, bytes = size * element_;
     // How long the packed result will be is not known before it is there.
-    if (returns_results() && !has_room(s.results, messages_, row, bytes, packs_)) return 0;
+    auto* const on = sent_on();
+    if (on != nullptr && !has_room(*on, messages_, row, bytes, packs_)) return 0;
     s.unpacked.open(s.arriving.size() + 1, size, element_);
     s.sources.clear();
     const auto add = [&](std::size_t i) {
@@ -183,11 +194,11 @@ class owner_fold : protected lent_state<stream_state>, public stream_exchange {
       s.sources.push_back(own.empty() ? call_.input(block) : s.unpacked.elements(s.arriving.size(), own, call_.null()));
     });
     auto* const out = room_for(block, 1, size);
-    call_.fold(s.sources, s.sources.size() < static_cast<std::size_t>(ranks_), out, size);
-    if (returns_results()) {
+    call_.fold(s.sources, s.sources.size() < sources_of_all(), out, size);
+    if (on != nullptr) {
       const auto sent =
-          add_block(s.results, messages_, row, {out, bytes}, size, call_.null(), packs_ ? &s.result_packer : nullptr, limits_.how);
-      note_packed(bytes, 1, sent, s.receivers.size());
+          add_block(*on, messages_, row, {out, bytes}, size, call_.null(), packs_ ? &s.result_packer : nullptr, limits_.how);
+      note_packed(bytes, 1, sent, passes_on() ? 1 : s.receivers.size());
     }
     s.unpacked.pop(s.arriving, row, messages_);
     pass_packed_row(row, block, 1);
@@ -201,19 +212,20 @@ class owner_fold : protected lent_state<stream_state>, public stream_exchange {
     for (const auto& i : s.arriving)
       if (i.next_row() == row) expect_packed(i);
     const auto most = s.wide.begin(s.arriving, row, block, mine);
-    if (returns_results() && s.results.room(messages_, row, most) == 0) return 0;
+    auto* const on = sent_on();
+    if (on != nullptr && on->room(messages_, row, most) == 0) return 0;
     const auto add = [&](std::size_t i) {
       if (s.arriving[i].next_row() == row) s.wide.add(i, s.arriving[i]);
     };
     in_rank_order(add, [&] {
       if (mine) s.wide.add_own();
     });
-    s.wide.fold(block, mine, static_cast<std::size_t>(ranks_));
+    s.wide.fold(block, mine, sources_of_all());
     const auto parts = s.wide.parts_joined();
-    if (returns_results()) {
+    if (on != nullptr) {
       const auto packed = s.wide.pack(s.result_packer);
-      s.result_packer.write(s.results.add(messages_, row, packed), limits_.how);
-      note_packed(call_.range(block).size * element_, parts, packed, s.receivers.size());
+      s.result_packer.write(on->add(messages_, row, packed), limits_.how);
+      note_packed(call_.range(block).size * element_, parts, packed, passes_on() ? 1 : s.receivers.size());
     }
     s.wide.pop(s.arriving, row, messages_);
     pass_packed_row(row, block, parts);
@@ -221,7 +233,7 @@ class owner_fold : protected lent_state<stream_state>, public stream_exchange {
   }
   void pass_packed_row(std::uint64_t row, std::size_t block, std::size_t parts) {
     call_.came(block, 1);
-    report_.union_blocks += parts;
+    if (!folds_partly()) report_.union_blocks += parts;
     s_->own.pop(row, 1);
     folded_ = row + 1;
   }

@@ -57,9 +57,7 @@ class stream_exchange : protected stream_peers {
   virtual void deliver(std::size_t stream) = 0;
 
   /// Whether this rank sends results.
-  [[nodiscard]] bool returns_results() const {
-    return roles_.who == ownership::shared && roles_.owns(rank_) && !streams_->receivers.empty();
-  }
+  [[nodiscard]] bool returns_results() const { return roles_.have_results() && roles_.owns(rank_) && !streams_->receivers.empty(); }
 
   /// How large packets are, and whether they lie in shared memory: where there is some and they fit in, if the call `may_share`.
   /// `anywhere`: the largest block of any rank, where ranks may find only later that theirs are not of one size.

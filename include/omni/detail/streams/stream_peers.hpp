@@ -35,6 +35,7 @@ class stream_peers {
   }
   /// Which of the peers an owner is.
   [[nodiscard]] std::size_t peer_index(std::size_t owner) const {
+    if (roles_.is_chain()) return 0;  // the next rank
     const auto n = static_cast<std::size_t>(served() ? servers_ : ranks_);
     const auto rank = served() ? owner : static_cast<std::size_t>(roles_.rank_of(owner));
     const auto distance = (rank + n - static_cast<std::size_t>(rank_) % n) % n;

@@ -256,19 +256,24 @@ class stream_engine : public owner_fold {
       for (auto& o : s.contributions) o.close(messages_, packet_abort);
       return;
     }
+    // Of a chain only the next rank gets something, and what is folded is sent below.
+    if (roles_.is_chain())
+      for (std::size_t i = rank_ == roles_.last ? 0 : 1; i < s.contributions.size(); ++i) s.contributions[i].close(messages_);
+    const auto own = !roles_.is_chain() ? s.contributions.size() : rank_ == roles_.first ? 1 : 0;
     if (scan_.finished()) {
-      for (auto& o : s.contributions) o.close(messages_);
+      for (std::size_t i = 0; i < own; ++i) s.contributions[i].close(messages_);
     } else {
-      for (std::size_t i = 0; i < s.contributions.size(); ++i) {
+      for (std::size_t i = 0; i < own; ++i) {
         auto& o = s.contributions[i];
         if (!o.idle() || !(o.worthwhile() || stalled_)) continue;
         const auto rows = scanned_rows(owner_of(s.peers[i]));
         if (o.worthwhile() || o.covered() < rows) o.flush(messages_, rows);
       }
     }
-    if (!returns_results()) return;
-    if (folded_ == rows_ && met_all()) s.results.close(messages_);
-    else if (s.results.idle() && s.results.worthwhile()) s.results.flush(messages_, folded_);
+    auto* const on = sent_on();
+    if (on == nullptr) return;
+    if (folded_ == rows_ && met_all()) on->close(messages_);
+    else if (on->idle() && on->worthwhile()) on->flush(messages_, folded_);
   }
 
   void deliver(std::size_t index) override {
