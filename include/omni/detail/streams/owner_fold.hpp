@@ -138,7 +138,7 @@ class owner_fold : protected lent_state<stream_state>, public stream_exchange {
       done += more;
     }
     if (done == 0) return 0;
-    if (!folds_partly()) report_.union_blocks += done;
+    report_.union_blocks += done;
     for (auto& i : s_->arriving)
       if (i.next_row() == row) {
         i.pop(bytes, done);
@@ -148,13 +148,11 @@ class owner_fold : protected lent_state<stream_state>, public stream_exchange {
     folded_ = row + done;
     return done;
   }
-  // Whether what it folds is no result.
-  [[nodiscard]] bool folds_partly() const { return passes_on() && call_.kind == collective_kind::reduce; }
   // What all ranks have something for comes from so many.
   [[nodiscard]] std::size_t sources_of_all() const { return roles_.is_chain() ? 2 : static_cast<std::size_t>(ranks_); }
   // For the fold of n elements, which this rank may only send on.
   [[nodiscard]] std::byte* room_for(std::size_t block, std::size_t blocks, std::size_t n) {
-    if (call_.gets(block) && !folds_partly()) return call_.output(block, blocks);
+    if (call_.gets(block)) return call_.output(block, blocks);
     auto& room = s_->folded;
     if (room.size() < n * result_) room = aligned_bytes(n * result_);
     return room.span().data();
@@ -233,7 +231,7 @@ class owner_fold : protected lent_state<stream_state>, public stream_exchange {
   }
   void pass_packed_row(std::uint64_t row, std::size_t block, std::size_t parts) {
     call_.came(block, 1);
-    if (!folds_partly()) report_.union_blocks += parts;
+    report_.union_blocks += parts;
     s_->own.pop(row, 1);
     folded_ = row + 1;
   }

@@ -9,16 +9,18 @@
 
 namespace omni::detail {
 
-/// Whether a reduce or a broadcast goes from rank to rank. No link carries more bytes that way than to owners and from there on,
-/// and each only one stream: it is not slowed down by others that have come before it. The way is ranks - 3 packets longer, which
-/// long tensors do not feel. In a reduce every link carries what the ranks so far have together, so that it is for dense tensors,
-/// and for folds that may be made in steps. By nothing but what the ranks have agreed on.
+/// Whether a reduce or a broadcast goes from rank to rank. No link carries more bytes than the busiest one would to owners and from
+/// there on, and there is one stream on each, which no other holds up. The way is longer by N - 3 or N - 2 packets: long tensors do
+/// not feel that. In a reduce each rank sends what all up to it have together, so that it is for dense tensors; and each adds to
+/// the fold so far, whose bits must be those of one fold of all. A root in the middle would get both that and the results.
+///
+/// All ranks decide alike: it goes by what they have agreed on alone.
 inline bool goes_along_chain(const call& c, int ranks) {
-  constexpr double longer_by = 128 << 10U;  // bytes that take as long as one more packet costs, of which more than one is under way
+  constexpr double for_a_step = 128 << 10U;  // bytes for each rank that the way is longer by: where both take as long, measured
   if (!c.agreed || c.is_stage || c.shares || c.codec() != nullptr || ranks < 3) return false;
-  const double bytes = c.traffic() * static_cast<double>(c.bytes()), longer = longer_by * (ranks - 3);
-  return c.kind == collective_kind::broadcast ? bytes >= 4 * longer
-                                              : c.loops().folds_in_steps && c.traffic() > 0.75 && bytes >= longer;
+  const double bytes = c.traffic() * static_cast<double>(c.bytes()), longer = for_a_step * (ranks - 3);
+  if (c.kind == collective_kind::broadcast) return bytes >= 4 * longer;
+  return (c.root == 0 || c.root == ranks - 1) && c.loops().folds_in_steps && c.traffic() > 0.75 && bytes >= longer;
 }
 
 /// What the ranks are to each other in a call, if those that reduce for all ranks are `who`.

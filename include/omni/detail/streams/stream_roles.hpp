@@ -55,7 +55,7 @@ struct stream_roles {
   }
   [[nodiscard]] std::size_t owner_of(int rank, int ranks) const {
     if (who == ownership::replicated) return 0;
-    if (is_chain()) return rank == first ? 1 : 0;
+    if (is_chain()) return rank == first ? 1 : 0;  // all but the first fold every block
     if (!owns(rank)) return static_cast<std::size_t>(ranks);
     return owners == which::all    ? static_cast<std::size_t>(rank)
            : owners == which::root ? 0

@@ -185,17 +185,14 @@ class stream_engine : public owner_fold {
     const auto [owner, row] = replicated_ ? stripes::place{0, block} : scanned_.at(block);
     auto n = map_.together(row, scan_.consecutive(size));
     const bool mine = !replicated_ && !served() && owner == self_;
-    if (!mine && packs_) n = 1;
+    const bool passes = mine && roles_.is_chain() && sent_on() != nullptr;  // as a part of what is folded
+    if ((!mine || passes) && packs_) n = 1;
     s_->found.add(block, n);
+    if (passes && packs_) measure(block, size);
+    if (passes) report_.elements_sent += packs_ ? s_->packer.elements() : size * n;
     if (!mine && packs_) {
       auto& packer = s_->packer;
-      if (std::exchange(measured_, block + 1) != block + 1) {
-        const auto made = call_.packed_input(block);
-        const auto found = scan_.elements(block);
-        if (!made.empty()) packer.take(made, size, element_);
-        else if (!found.empty()) packer.take(call_.input(block), size, element_, found);
-        else packer.measure(call_.input(block), size, call_.null());
-      }
+      if (std::exchange(measured_, block + 1) != block + 1) measure(block, size);
       const auto packed = packer.bytes();
       auto* const at = s_->contributions[replicated_ ? 0 : peer_index(owner)].add(messages_, row, packed);
       if (at == nullptr) return 0;
@@ -215,6 +212,15 @@ class stream_engine : public owner_fold {
       s_->own.add(row, n);
     }
     return n;
+  }
+  // Of a block, readies the packer to write its elements.
+  void measure(std::size_t block, std::size_t size) {
+    auto& packer = s_->packer;
+    const auto made = call_.packed_input(block);
+    const auto found = scan_.elements(block);
+    if (!made.empty()) packer.take(made, size, element_);
+    else if (!found.empty()) packer.take(call_.input(block), size, element_, found);
+    else packer.measure(call_.input(block), size, call_.null());
   }
   // Folds every row that all streams cover.
   bool fold() {
@@ -256,9 +262,7 @@ class stream_engine : public owner_fold {
       for (auto& o : s.contributions) o.close(messages_, packet_abort);
       return;
     }
-    // Of a chain only the next rank gets something, and what is folded is sent below.
-    if (roles_.is_chain())
-      for (std::size_t i = rank_ == roles_.last ? 0 : 1; i < s.contributions.size(); ++i) s.contributions[i].close(messages_);
+    if (roles_.is_chain()) flush_beside_chain();
     const auto own = !roles_.is_chain() ? s.contributions.size() : rank_ == roles_.first ? 1 : 0;
     if (scan_.finished()) {
       for (std::size_t i = 0; i < own; ++i) s.contributions[i].close(messages_);
@@ -274,6 +278,17 @@ class stream_engine : public owner_fold {
     if (on == nullptr) return;
     if (folded_ == rows_ && met_all()) on->close(messages_);
     else if (on->idle() && on->worthwhile()) on->flush(messages_, folded_);
+  }
+
+  // Only the next rank gets something of this one. The one before hears when all that it has sent is folded, or that it never will
+  // be.
+  void flush_beside_chain() {
+    auto& all = s_->contributions;
+    for (std::size_t i = rank_ == roles_.last ? 0 : 1; i < all.size(); ++i) {
+      const bool before = i + 1 == all.size() && rank_ != roles_.first;
+      if (!before || folded_ == rows_) all[i].close(messages_);
+      else if (all[i].covered() < rows_) all[i].flush(messages_, rows_);
+    }
   }
 
   void deliver(std::size_t index) override {
