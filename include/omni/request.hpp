@@ -203,7 +203,7 @@ class operation_base {
 
 }  // namespace detail
 
-/// An allreduce under way. Its buffers must live, and not be touched, until it is done.
+/// A collective under way. Its buffers must live, and not be touched, until it is done.
 ///
 /// A request belongs to the thread that started it. It moves on whenever that thread is inside a call of omni. One that is dropped
 /// waits in its destructor; dropped by another thread, it goes on with its own, and its buffers must live as long.

@@ -2,9 +2,11 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string_view>
 
 namespace omni {
 
@@ -33,6 +35,8 @@ namespace detail {
 
 /// The collectives of the family: what a call is for.
 enum class collective_kind : std::uint8_t { allreduce, reduce_scatter, allgather, reduce, broadcast };
+inline constexpr std::array<std::string_view, 5> collective_names{"allreduce", "reduce_scatter", "allgather", "reduce",
+                                                                  "broadcast"};
 /// Whether the collective copies and reduces nothing.
 constexpr bool only_copies(collective_kind c) { return c == collective_kind::allgather || c == collective_kind::broadcast; }
 

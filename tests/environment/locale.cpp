@@ -7,7 +7,7 @@
 
 #include <iostream>
 #include <locale>
-#include <omni/allreduce.hpp>
+#include <omni/collectives.hpp>
 #include <string>
 #include <vector>
 
@@ -32,6 +32,7 @@ int main(int argc, char** argv) {
   wanted[12345] = ranks * (ranks - 1) / 2;
   auto y = x;
   omni::allreduce(MPI_COMM_WORLD, x);
+  omni::broadcast(MPI_COMM_WORLD, x);
   MPI_Allreduce(MPI_IN_PLACE, y.data(), static_cast<int>(y.size()), MPI_INT, MPI_SUM, MPI_COMM_WORLD);
   if (x != wanted || y != wanted) std::cerr << "rank " << rank << ": a wrong sum\n";
   MPI_Finalize();

@@ -6,7 +6,8 @@ import sys
 
 with open(sys.argv[1], encoding="utf-8") as f:
     events = json.load(f)
-calls = [e for e in events if e["name"].startswith("allreduce, ")]
+calls = [e for e in events if e["name"].startswith(("allreduce, ", "broadcast, "))]
+assert {c["name"].split(",")[0] for c in calls} == {"allreduce", "broadcast"}, calls
 assert {e["tid"] for e in calls} == set(range(int(sys.argv[2]))), calls
 for e in events:
     assert e["ph"] == "X" and e["dur"] >= 0, e

@@ -226,6 +226,8 @@ TEST_CASE("key-value parts: up to four ranks are told their own pairs with the f
       const auto at_root = omni::reduce(comm, view, omni::root{1});
       CHECK(at_root.keys == (me == 1 ? k : std::vector<std::uint32_t>()));
       if (ranks <= 4) CHECK((at_root.report.bytes_sent > k.size()) == (me != 1));
+      CHECK(at_root.report.dense_bytes == 4 * at_root.report.blocks_total);  // of a reduce
+      CHECK(r.report.dense_bytes / others == 4 * r.report.blocks_total / static_cast<std::size_t>(ranks));
     });
     // Of one rank one part has no room: then the streams follow, on all ranks.
     agreeing::run(ranks, [&](agreeing& comm) {

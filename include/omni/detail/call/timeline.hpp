@@ -33,7 +33,7 @@ class timeline {
 
   [[nodiscard]] bool wanted() const { return !file_.empty(); }
   /// A call that has just ended. `before`: seconds until the ranks had agreed on it.
-  [[gnu::cold]] void add(int rank, const report& r, double before) {
+  [[gnu::cold]] void add(int rank, std::string_view collective, const report& r, double before) {
     const auto end = std::chrono::duration<double, std::micro>(std::chrono::system_clock::now().time_since_epoch()).count();
     const auto start = end - r.seconds * 1e6, agreed = start + before * 1e6;
     text os;
@@ -42,7 +42,7 @@ class timeline {
                 << ",\"ts\":" << text::fixed{from} << ",\"dur\":" << text::fixed{to - from};
     };
     const auto microseconds = [](double seconds) { return text::fixed{seconds * 1e6}; };
-    event("allreduce, " + std::string(r.topology), start, end)
+    event(std::string(collective) + ", " + std::string(r.topology), start, end)
         << R"(,"args":{"blocks":)" << r.blocks_total << ",\"sent\":" << r.blocks_sent << ",\"union\":" << r.union_blocks
         << ",\"bytes_sent\":" << r.bytes_sent << ",\"bytes_received\":" << r.bytes_received << ",\"dense_bytes\":" << r.dense_bytes
         << ",\"detect_us\":" << microseconds(r.detect_seconds) << ",\"exchange_us\":" << microseconds(r.exchange_seconds)

@@ -21,13 +21,13 @@ inline bool& traces() {
   return wanted;
 }
 /// Tells of a call where that is asked for (OMNI_TRACE, OMNI_TIMELINE). `before`: seconds until the ranks had agreed on it.
-inline void trace(int rank, const report& r, double before = 0) {
+inline void trace(int rank, const report& r, collective_kind kind, double before = 0) {
   if (rank == 0 && traces()) {
     text line;
     const std::string& all = r.tell(line << "omni: ") << "\n";
     static_cast<void>(std::fputs(all.c_str(), stderr));
   }
-  if (auto& t = timeline::instance(); t.wanted()) t.add(rank, r, before);
+  if (auto& t = timeline::instance(); t.wanted()) t.add(rank, collective_names[static_cast<std::size_t>(kind)], r, before);
 }
 
 /// Adds what another call cost: bytes and phases, and of buffers the larger.

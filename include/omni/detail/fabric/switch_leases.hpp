@@ -71,7 +71,6 @@ class switch_leases {
   }
   /// The address of the switch above, or 0.
   [[nodiscard]] std::uint64_t above() const { return settings_.above; }
-  [[nodiscard]] const omni_switch_job& job(std::size_t i) const { return jobs_[i]; }
 
  private:
   // What is known of a job beside what the switch needs.

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -122,18 +121,5 @@ inline void publish(stores /*how*/) {}
 
 /// From so many bytes on a result is written past the caches where it is null: it has no room in them beside the input.
 inline constexpr std::size_t bytes_past_caches = std::size_t{64} << 20U;
-
-/// n times the same element. Compilers make scalar loops of std::fill_n at -O2; most identities are one byte over and over.
-template <class T>
-void fill_elements(T* to, std::size_t n, const T& value) {
-  std::array<unsigned char, sizeof(T)> bytes;  // NOLINT(cppcoreguidelines-pro-type-member-init): written before it is read
-  std::memcpy(bytes.data(), &value, sizeof(T));
-  for (const auto b : bytes)
-    if (b != bytes[0]) {
-      std::fill_n(to, n, value);
-      return;
-    }
-  if (n != 0) std::memset(static_cast<void*>(to), bytes[0], n * sizeof(T));
-}
 
 }  // namespace omni::detail

@@ -35,7 +35,6 @@ struct pair_record {
   std::size_t alignment;  ///< of rows
   std::size_t ranks;
 
-  [[nodiscard]] std::size_t pair_bytes() const { return key_bytes + row_bytes; }
   /// Where rows begin after so many keys. Rooms are aligned to a cache line, or better.
   [[nodiscard]] std::size_t after(std::size_t header_bytes, std::size_t keys) const {
     return (header_bytes + keys * key_bytes + alignment - 1) / alignment * alignment;

@@ -365,8 +365,8 @@ class collective : public operation_base {
     omni::detail::complete(report_, call_.tensor_bytes(), ranks_, total_.lap(), call_.kind);
     if (waits) report_.exchange_seconds = report_.seconds - report_.detect_seconds - report_.fold_seconds - report_.deliver_seconds;
     release();
-    if (!call_.is_part && !call_.is_stage) trace(rank_, report_, before_);  // else the whole is told of
-    if (call_.may_be_late()) call_.let_go();                                // the next call may have its buffers
+    if (!call_.is_part && !call_.is_stage) trace(rank_, report_, call_.kind, before_);  // else the whole is told of
+    if (call_.may_be_late()) call_.let_go();                                            // the next call may have its buffers
     complete();
   }
   // Buffers go back, or are given up, before anybody else can take them.

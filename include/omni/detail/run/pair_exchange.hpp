@@ -167,8 +167,8 @@ class pair_exchange {
     r.bytes_received += rounds.bytes_received;
     r.exchange_seconds += rounds.exchange_seconds;
     r.detect_seconds += merging_;
-    detail::complete(r, pairs_.bytes(), ranks_, watch_.elapsed());
-    trace(rank_, r);
+    detail::complete(r, pairs_.bytes(), ranks_, watch_.elapsed(), pairs_.split.kind());
+    trace(rank_, r, pairs_.split.kind());
     return r;
   }
 

@@ -69,7 +69,7 @@ inline report run_natively(any_transport& transport, const call& c, const stopwa
   r.blocks_total = r.blocks_sent = r.union_blocks = c.blocks_there();
   complete(r, c.bytes(), transport.size(), watch.elapsed(), c.kind);
   r.exchange_seconds = r.seconds;  // all of it: MPI does not tell
-  trace(transport.rank(), r);
+  trace(transport.rank(), r, c.kind);
   return r;
 }
 

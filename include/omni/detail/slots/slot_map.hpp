@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "../deal/rotation.hpp"
 #include "../wire/signature.hpp"
 #include "../wire/slot_packet.hpp"
 
@@ -35,8 +36,7 @@ struct slot_map {
   /// May lie past the end in the last row.
   [[nodiscard]] std::size_t block(std::size_t owner, std::size_t slot, std::size_t column, std::uint32_t row) const {
     const auto n = round();
-    const auto mixed = (std::uint64_t{row} + 1) * 0x9e3779b97f4a7c15U >> 32U;
-    const auto position = (column * slots + slot) * owners + owner + static_cast<std::size_t>(mixed * n >> 32U);
+    const auto position = (column * slots + slot) * owners + owner + rotation(row, n);
     return std::size_t{row} * n + (position < n ? position : position - n);
   }
 

@@ -32,7 +32,6 @@ class block_scanner {
     looks_at_elements_ =
         call_->is_seen_exactly() && (must || by_vectors_) && call_->equal_blocks() && call_->uniform_block() % 64 == 0;
   }
-  [[nodiscard]] bool looks_at_elements() const { return looks_at_elements_; }
   /// Words of bits for the elements of a block.
   [[nodiscard]] std::size_t words_of_block() const { return words_of(equal_block()); }
   /// Of a block that was found, a bit for each element that is not null, until the next run is scanned; nothing, if it has not
@@ -42,7 +41,6 @@ class block_scanner {
     return elements_.subspan((block - run_first_) * words_of_block(), words_of(call_->range(block).size));
   }
 
-  [[nodiscard]] std::size_t blocks() const { return blocks_; }
   /// Whether something was found that is not packed yet.
   [[nodiscard]] bool has_found() const { return found_ != 0; }
   /// Whether all blocks have been looked at, and those found packed.

@@ -30,7 +30,6 @@ class in_stream {
   /// Without `buffers` packets are read where they lie.
   void open(unsigned stream, std::uint64_t token, int peer, const packet_limits& limits, std::uint64_t rows, std::uint32_t call,
             packet_buffers* buffers) {
-    limits_ = limits;
     stream_ = stream;
     token_ = token;
     peer_ = peer;
@@ -61,7 +60,7 @@ class in_stream {
   /// All packets have arrived and all blocks been taken.
   [[nodiscard]] bool finished() const { return last_ && read_ == known_; }
   [[nodiscard]] std::size_t bytes_received() const { return bytes_received_; }
-  /// The peer gave up because of a mismatch; what it did not send is not null.
+  /// The peer gave up, of a mismatch or another error; what it did not send is not null.
   [[nodiscard]] bool aborted() const { return aborted_; }
   [[nodiscard]] const packet_reader& first() const { return slots_[0].packet; }
 
@@ -177,7 +176,6 @@ class in_stream {
     next_row_ = no_row;
   }
 
-  packet_limits limits_;
   unsigned stream_ = 0;
   std::uint64_t token_ = 0;
   int peer_ = 0;

@@ -25,7 +25,7 @@ inline constexpr std::uint32_t packet_magic = 0x494e4d4fU;  // "OMNI"
 enum packet_flags : std::uint32_t {
   packet_first = 1,    ///< carries a signature
   packet_last = 2,     ///< ends its stream
-  packet_abort = 4,    ///< ends it because the sender found a mismatch
+  packet_abort = 4,    ///< ends it because the sender gave up, of a mismatch or another error
   packet_leave = 8,    ///< to a server, with first and last: the sender will not call again
   packet_part = 16,    ///< to a server, likewise: the sender makes a part of the cluster, as `reserved` says
   packet_packed = 32,  ///< its blocks are packed (packed_block.hpp)

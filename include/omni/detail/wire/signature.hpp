@@ -93,9 +93,9 @@ inline std::int64_t digest(const signature& s) {
 
 /// The name of the call that a signature is of.
 inline std::string called(const signature& s) {
-  constexpr std::array names{"allreduce", "reduce_scatter", "allgather", "reduce", "broadcast"};
   const auto c = s.collective();
-  return std::string((s.kind & 1U) != 0 ? "" : "i") + (c < names.size() ? names[c] : "unknown collective");
+  return std::string((s.kind & 1U) != 0 ? "" : "i") +
+         std::string(c < collective_names.size() ? collective_names[c] : "unknown collective");
 }
 inline bool has_parts(const signature& s) {
   return s.collective() == static_cast<std::uint32_t>(collective_kind::reduce_scatter) ||
