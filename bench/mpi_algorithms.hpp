@@ -12,8 +12,8 @@
 /// One of the algorithms that MPI can be told to use for a collective: of all calls on a communicator of its own.
 struct mpi_algorithm {
   MPI_Comm comm = MPI_COMM_NULL;
-  std::string
-      name;  ///< its number, and the bytes of a segment where it cuts the tensor into some: "3", "3:128K"; "0": MPI's choice
+  /// Its number, and the bytes of a segment where it cuts the tensor into some: "3", "3:128K". "0": MPI's choice.
+  std::string name;
 };
 
 /// All of them; [0] is MPI's own choice. Those that can send a tensor in segments, so that ranks pass it on while more of it comes,

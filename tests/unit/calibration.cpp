@@ -3,12 +3,14 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <omni/allreduce.hpp>
 #include <omni/calibration.hpp>
 #include <omni/detail/run/agreement.hpp>
 #include <omni/detail/shared/core_distance.hpp>
 #include <omni/topology/automatic.hpp>
+#include <random>
 #include <span>
 #include <vector>
 
@@ -265,5 +267,26 @@ TEST_CASE("the sampled density is right wherever the blocks lie that are not nul
     }
     std::fill(x.begin(), x.end(), 1.0F);
     CHECK(omni::detail::sample_of(call).density == 1);
+  }
+}
+TEST_CASE("between hosts large tensors are sampled at more blocks") {
+  using call_type = omni::detail::typed_call<float, omni::sum, omni::fixed_blocks, omni::simd_detector>;
+  constexpr std::size_t block = 256;
+  constexpr double wanted = 0.1;
+  const call_type::policies policies({}, {block}, {});
+  for (const std::size_t bytes : {std::size_t{8} << 20U, std::size_t{16} << 20U}) {
+    std::vector<float> x(bytes / sizeof(float));
+    std::mt19937 draw(7);
+    double by_agreement = 0, by_short_sample = 0;  // squares of errors
+    for (int k = 0; k < 200; ++k) {
+      for (std::size_t i = 0; i < x.size(); i += block) x[i] = draw() % 10 == 0 ? 1.0F : 0.0F;
+      const call_type call(policies, x, x);
+      by_agreement += std::pow(omni::detail::agreement(call, true).densest().density - wanted, 2);
+      by_short_sample += std::pow(omni::detail::sample_of(call).density - wanted, 2);
+    }
+    CAPTURE(bytes);
+    // Errors are 1 / sqrt 2 of the other's, of one twice as long.
+    if (bytes < std::size_t{16} << 20U) CHECK(std::sqrt(by_agreement / by_short_sample) == doctest::Approx(1).epsilon(0.01));
+    else CHECK(std::sqrt(by_agreement / by_short_sample) == doctest::Approx(0.71).epsilon(0.1));
   }
 }

@@ -280,8 +280,7 @@ class stream_engine : public owner_fold {
     else if (on->idle() && on->worthwhile()) on->flush(messages_, folded_);
   }
 
-  // Only the next rank gets something of this one. The one before hears when all that it has sent is folded, or that it never will
-  // be.
+  // Only the next rank gets something of this one. The one before hears that all of its own is folded, or that it never will be.
   void flush_beside_chain() {
     auto& all = s_->contributions;
     for (std::size_t i = rank_ == roles_.last ? 0 : 1; i < all.size(); ++i) {
