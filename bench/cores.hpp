@@ -5,7 +5,6 @@
 #include <mpi.h>
 
 #include <cstddef>
-#include <optional>
 #include <span>
 #include <vector>
 

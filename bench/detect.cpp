@@ -13,7 +13,6 @@
 #include <omni/detect/simd.hpp>
 #include <omni/detect/thrust.hpp>
 #include <span>
-#include <string>
 #include <thread>
 #include <vector>
 

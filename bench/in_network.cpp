@@ -13,9 +13,7 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <random>
-#include <span>
 #include <string>
-#include <string_view>
 #include <type_traits>
 #include <vector>
 

@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
-#include <string>
 
 /// Bytes that the network interfaces of all hosts of a communicator have sent so far, loopback excepted; the same on all ranks.
 /// Collective.

@@ -4,7 +4,6 @@
 
 #include <mpi.h>
 
-#include <cstddef>
 #include <cstdlib>
 #include <string>
 #include <vector>

@@ -4,7 +4,6 @@
 // For programs that use Boost.MPI: its communicator is given as it is; or, if all traffic is to pass through Boost.MPI, a
 // transport.
 
-#include <algorithm>
 #include <boost/mpi/communicator.hpp>
 #include <boost/mpi/environment.hpp>
 #include <cstddef>

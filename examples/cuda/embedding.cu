@@ -4,7 +4,6 @@
 #include <thrust/fill.h>
 
 #include <atomic>
-#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <omni/cuda/cuda.hpp>

@@ -7,7 +7,6 @@
 #include <net/if.h>
 
 #include <cerrno>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -15,7 +14,6 @@
 #include <iostream>
 #include <memory>
 #include <omni/detail/fabric/software_switch.hpp>
-#include <span>
 #include <stdexcept>
 #include <string>
 #include <utility>

@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
-#include <span>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -22,7 +21,6 @@
 #include "detail/servers/server_control.hpp"
 #include "detail/servers/server_loop.hpp"
 #include "detail/slots/slot_server.hpp"
-#include "detail/slots/slots.hpp"
 #include "engines.hpp"
 #include "error.hpp"
 #include "reduction.hpp"

@@ -9,7 +9,6 @@
 #include <exception>
 #include <memory>
 #include <random>
-#include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>

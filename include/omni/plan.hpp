@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <span>
-#include <string>
 #include <tuple>
 #include <type_traits>
 #include <utility>

@@ -3,19 +3,16 @@
 #include <thrust/device_vector.h>
 
 #include <algorithm>
-#include <complex>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <exception>
-#include <functional>
 #include <mutex>
 #include <numeric>
 #include <omni/cuda/cuda.hpp>
 #include <omni/detect/scalar.hpp>
 #include <omni/plan.hpp>
 #include <omni/transport/testing/threads.hpp>
-#include <random>
 #include <span>
 #include <string>
 #include <thread>

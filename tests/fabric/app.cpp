@@ -9,7 +9,6 @@
 #include <mpi.h>
 
 #include <chrono>
-#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>

@@ -9,7 +9,6 @@
 #include <omni/omni.hpp>
 #include <optional>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "../support/patterns.hpp"

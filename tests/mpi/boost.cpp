@@ -11,7 +11,6 @@
 #include <cstddef>
 #include <functional>
 #include <omni/transport/boost_mpi.hpp>
-#include <stdexcept>
 #include <string>
 #include <vector>
 

@@ -9,7 +9,6 @@
 #include <functional>
 #include <omni/omni.hpp>
 #include <span>
-#include <stdexcept>
 #include <string>
 #include <vector>
 

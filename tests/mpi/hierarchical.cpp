@@ -10,7 +10,6 @@
 #include <cstdint>
 #include <cstring>
 #include <omni/omni.hpp>
-#include <span>
 #include <stdexcept>
 #include <string>
 #include <vector>

@@ -7,7 +7,6 @@
 
 #include <atomic>
 #include <cstddef>
-#include <cstdio>
 #include <cstdlib>
 #include <iostream>
 #include <new>

@@ -6,7 +6,6 @@
 #include <mpi.h>
 
 #include <cstdlib>
-#include <string>
 
 #include "world.hpp"
 

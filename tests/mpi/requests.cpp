@@ -8,7 +8,6 @@
 #include <numeric>
 #include <omni/omni.hpp>
 #include <random>
-#include <string>
 #include <thread>
 #include <vector>
 

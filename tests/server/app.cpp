@@ -12,8 +12,6 @@
 #include <exception>
 #include <iostream>
 #include <omni/cluster.hpp>
-#include <string>
-#include <vector>
 
 #include "../support/oracle.hpp"
 #include "../support/patterns.hpp"

@@ -7,7 +7,6 @@
 #include <mpi.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -17,7 +16,6 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
-#include <memory>
 #include <omni/cluster.hpp>
 #include <omni/sparse.hpp>
 #include <random>

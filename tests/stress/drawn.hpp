@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <random>
 #include <string>
-#include <vector>
 
 #include "../support/patterns.hpp"
 

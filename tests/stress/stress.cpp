@@ -11,7 +11,6 @@
 #include <mpi.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -24,7 +23,6 @@
 #include <omni/transport/udp.hpp>
 #include <string>
 #include <type_traits>
-#include <utility>
 
 #include "../support/effort.hpp"
 #include "drawn.hpp"

@@ -9,7 +9,6 @@
 #include <memory>
 #include <mutex>
 #include <omni/collectives.hpp>
-#include <span>
 #include <string>
 #include <type_traits>
 #include <utility>

@@ -3,14 +3,12 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <functional>
-#include <memory>
 #include <new>
 #include <numeric>
 #include <omni/cuda/device.hpp>

@@ -2,10 +2,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <algorithm>
 #include <cmath>
 #include <complex>
-#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -14,7 +14,6 @@
 #include <omni/omni.hpp>
 #include <string>
 #include <type_traits>
-#include <utility>
 #include <vector>
 
 #include "oracle.hpp"

@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <omni/omni.hpp>
-#include <span>
 #include <string>
 #include <vector>
 

@@ -11,7 +11,6 @@
 #include <omni/detail/shared/core_distance.hpp>
 #include <omni/topology/automatic.hpp>
 #include <random>
-#include <span>
 #include <vector>
 
 // The cost model, and what automatic makes of it. All expected values are worked out by hand.

@@ -4,11 +4,9 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <functional>
 #include <limits>
 #include <omni/detail/pairs/chunk.hpp>
 #include <random>

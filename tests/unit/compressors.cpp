@@ -24,7 +24,6 @@
 #include <random>
 #include <set>
 #include <span>
-#include <string>
 #include <type_traits>
 #include <vector>
 

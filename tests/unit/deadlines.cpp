@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: BSL-1.0
 #include <doctest/doctest.h>
 
-#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>

@@ -3,13 +3,10 @@
 #include <doctest/doctest.h>
 
 #include <complex>
-#include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <limits>
 #include <omni/cuda/arithmetic.hpp>
 #include <omni/operation.hpp>
-#include <string>
 #include <type_traits>
 #include <vector>
 

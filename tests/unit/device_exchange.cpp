@@ -6,7 +6,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <omni/cuda/device_call.hpp>
 #include <omni/omni.hpp>
 #include <span>

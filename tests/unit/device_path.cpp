@@ -7,11 +7,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
-#include <limits>
 #include <omni/cuda/device_call.hpp>
 #include <omni/omni.hpp>
 #include <span>
-#include <string>
 #include <thread>
 #include <vector>
 

@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
-#include <mutex>
 #include <omni/compress/compress.hpp>
 #include <omni/omni.hpp>
 #include <random>

@@ -16,7 +16,6 @@
 #include <span>
 #include <sstream>
 #include <stdexcept>
-#include <string>
 #include <string_view>
 #include <vector>
 

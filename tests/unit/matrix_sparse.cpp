@@ -3,7 +3,6 @@
 #include <doctest/doctest.h>
 
 #include <complex>
-#include <cstddef>
 #include <cstdint>
 #include <omni/sparse.hpp>
 

@@ -3,7 +3,6 @@
 
 #include <doctest/doctest.h>
 
-#include <algorithm>
 #include <complex>
 #include <cstddef>
 #include <cstdint>

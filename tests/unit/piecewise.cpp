@@ -11,7 +11,6 @@
 #include <cstring>
 #include <limits>
 #include <omni/omni.hpp>
-#include <span>
 #include <stdexcept>
 #include <string>
 #include <thread>

@@ -10,7 +10,6 @@
 #include <omni/omni.hpp>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "../support/agreeing.hpp"

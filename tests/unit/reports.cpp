@@ -5,9 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <numeric>
 #include <omni/omni.hpp>
-#include <string>
 #include <vector>
 
 #include "../support/ranks.hpp"

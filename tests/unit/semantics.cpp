@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: BSL-1.0
 #include <doctest/doctest.h>
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <omni/omni.hpp>

@@ -3,18 +3,13 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <deque>
-#include <map>
 #include <omni/cluster.hpp>
 #include <omni/compress/compress.hpp>
 #include <omni/sparse.hpp>
-#include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "../support/effort.hpp"

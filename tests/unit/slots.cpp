@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
-#include <numeric>
 #include <omni/omni.hpp>
 #include <omni/transport/udp.hpp>
 #include <span>

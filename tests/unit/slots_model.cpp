@@ -3,12 +3,11 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <map>
-#include <memory>
+#include <omni/detail/slots/slot_owner.hpp>
+#include <omni/detail/slots/slot_worker.hpp>
 #include <omni/omni.hpp>
 #include <optional>
 #include <set>

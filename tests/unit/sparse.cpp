@@ -5,8 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <omni/sparse.hpp>
-#include <span>
-#include <string>
 #include <vector>
 
 #include "../support/effort.hpp"

@@ -8,7 +8,6 @@
 #include <exception>
 #include <omni/cluster.hpp>
 #include <omni/sparse.hpp>
-#include <span>
 #include <stdexcept>
 #include <string>
 #include <vector>

@@ -15,7 +15,6 @@
 #include <random>
 #include <stdexcept>
 #include <string>
-#include <string_view>
 #include <thread>
 #include <vector>
 

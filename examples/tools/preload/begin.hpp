@@ -3,11 +3,8 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
-#include <cstring>
 #include <omni/collectives.hpp>
 #include <span>
-#include <type_traits>
 
 #include "reductions.hpp"
 

@@ -12,7 +12,6 @@
 #include <cstring>
 #include <functional>
 #include <memory>
-#include <utility>
 #include <vector>
 
 #include "buffers.hpp"

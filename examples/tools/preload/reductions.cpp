@@ -3,8 +3,6 @@
 
 #include "reductions.hpp"
 
-#include <cstdint>
-
 namespace preload {
 namespace {
 

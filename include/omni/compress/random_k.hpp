@@ -9,7 +9,6 @@
 #include <span>
 #include <string_view>
 
-#include "../concepts.hpp"
 #include "../detail/compress/draws.hpp"
 #include "../detail/compress/shares.hpp"
 

@@ -7,7 +7,6 @@
 #include <span>
 #include <string_view>
 
-#include "../concepts.hpp"
 #include "../detail/compress/draws.hpp"
 #include "../detail/compress/norms.hpp"
 #include "../detail/compress/shares.hpp"

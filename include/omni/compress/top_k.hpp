@@ -8,7 +8,6 @@
 #include <span>
 #include <string_view>
 
-#include "../concepts.hpp"
 #include "../detail/compress/draws.hpp"
 #include "../detail/compress/largest.hpp"
 #include "../detail/compress/shares.hpp"

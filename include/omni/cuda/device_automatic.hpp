@@ -5,10 +5,8 @@
 #include <array>
 #include <atomic>
 #include <cstddef>
-#include <cstdint>
 #include <iostream>
 #include <string_view>
-#include <utility>
 
 #include "../detail/call/chosen_engine.hpp"
 #include "../detail/call/environment.hpp"

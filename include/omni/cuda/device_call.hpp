@@ -11,11 +11,8 @@
 #include <limits>
 #include <memory>
 #include <span>
-#include <string>
 #include <type_traits>
-#include <utility>
 
-#include "../detail/call/call.hpp"
 #include "../detail/call/topology_state.hpp"
 #include "../detail/call/typed_call.hpp"
 #include "../detail/run/argument_checks.hpp"

@@ -3,19 +3,15 @@
 #pragma once
 
 #include <algorithm>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <exception>
 #include <memory>
-#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include "../detail/call/tensor_elsewhere.hpp"
-#include "../error.hpp"
 #include "device_input.hpp"
 #include "device_output.hpp"
 #include "exchange_chunks.hpp"

@@ -4,11 +4,9 @@
 
 #include <cuda_runtime.h>
 
-#include <algorithm>
 #include <cstddef>
 #include <map>
 #include <mutex>
-#include <string>
 
 #include "device.hpp"
 #include "error.hpp"

@@ -7,8 +7,6 @@
 #include <boost/mpi/nonblocking.hpp>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
-#include <memory>
 #include <span>
 #include <string>
 #include <utility>

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 
 // Loops over elements that compilers turn into vectors, and wider ones where the machine has them.
 

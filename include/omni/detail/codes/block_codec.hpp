@@ -16,7 +16,6 @@
 #include "../call/element_loops.hpp"
 #include "../call/vectors.hpp"
 #include "../compress/draws.hpp"
-#include "../compress/shares.hpp"
 #include "code_forms.hpp"
 
 namespace omni::detail {

@@ -3,11 +3,8 @@
 #pragma once
 
 #include <memory>
-#include <utility>
 
 #include "../call/call.hpp"
-#include "coded_tensor.hpp"
-#include "remembering.hpp"
 
 namespace omni::detail {
 

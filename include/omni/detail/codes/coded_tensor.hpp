@@ -21,6 +21,7 @@
 #include "../compress/draws.hpp"
 #include "../compress/largest.hpp"
 #include "../compress/norms.hpp"
+#include "../compress/shares.hpp"
 #include "../detect/mark.hpp"
 #include "../memory/copy.hpp"
 #include "block_codec.hpp"

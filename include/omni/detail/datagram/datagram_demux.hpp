@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <deque>
 #include <exception>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>

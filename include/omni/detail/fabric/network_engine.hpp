@@ -7,11 +7,9 @@
 #include <cmath>
 #include <cstddef>
 #include <cstring>
-#include <exception>
 #include <memory>
 #include <optional>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "../../deadline.hpp"

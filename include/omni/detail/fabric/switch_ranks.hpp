@@ -10,7 +10,6 @@
 #include <memory>
 #include <random>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "../../error.hpp"

@@ -4,9 +4,7 @@
 
 #include <cstddef>
 #include <string_view>
-#include <utility>
 
-#include "../streams/stream_options.hpp"
 #include "../streams/streams.hpp"
 
 namespace omni::detail {

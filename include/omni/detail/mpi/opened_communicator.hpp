@@ -13,12 +13,7 @@
 #include <memory>
 #include <vector>
 
-#include "../../calibration.hpp"
-#include "../../concepts.hpp"
-#include "../../deadline.hpp"
-#include "../../error.hpp"
 #include "../call/environment.hpp"
-#include "../shared/shared_memory.hpp"
 #include "../shared/window.hpp"
 #include "check.hpp"
 #include "device_memory.hpp"

@@ -4,7 +4,6 @@
 
 #include <mpi.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <utility>

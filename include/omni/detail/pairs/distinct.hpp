@@ -13,7 +13,7 @@
 #include <span>
 #include <utility>
 
-#include "../detect/elements.hpp"
+#include "../detect/element_words.hpp"
 #include "../memory/workspace.hpp"
 #include "fold_pairs.hpp"
 #include "fold_room.hpp"

@@ -6,7 +6,6 @@
 #include <array>
 #include <bit>
 #include <cstddef>
-#include <cstdint>
 #include <cstring>
 #include <type_traits>
 

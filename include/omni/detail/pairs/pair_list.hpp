@@ -7,11 +7,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <functional>
 #include <limits>
 #include <span>
 
-#include "../detect/elements.hpp"
+#include "../detect/element_words.hpp"
 #include "any_vector.hpp"
 
 // Pairs of keys and rows, both of types that are known elsewhere. Keys are unsigned integers of 1, 2, 4 or 8 bytes; rows are bytes.

@@ -6,9 +6,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "../streams/stream_exchange.hpp"
+#include "../streams/stream_set.hpp"
 #include "chunk_stream.hpp"
-#include "fold_pairs.hpp"
+#include "fold_room.hpp"
 #include "gather.hpp"
 #include "pair_list.hpp"
 

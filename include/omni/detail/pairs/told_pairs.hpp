@@ -13,7 +13,6 @@
 #include "../../error.hpp"
 #include "../../report.hpp"
 #include "../call/own_record.hpp"
-#include "../memory/workspace.hpp"
 #include "../streams/stream_set.hpp"
 #include "../wire/signature.hpp"
 #include "fold_pairs.hpp"

@@ -9,7 +9,6 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <utility>
 
 #include "../../deadline.hpp"
 #include "../../report.hpp"

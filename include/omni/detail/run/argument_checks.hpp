@@ -7,14 +7,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string>
 #include <utility>
 #include <vector>
 
 #include "../../error.hpp"
 #include "../call/call.hpp"
 #include "../call/environment.hpp"
-#include "../streams/stream_options.hpp"
 
 // What is wrong with a call is said before anything is sent.
 

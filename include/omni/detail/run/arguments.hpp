@@ -18,7 +18,8 @@
 #include "../../topology/hierarchical.hpp"
 #include "../call/call.hpp"
 #include "../call/element_loops.hpp"
-#include "../codes/coded_call.hpp"
+#include "../codes/block_codec.hpp"
+#include "../codes/remembering.hpp"
 
 // Sorts the arguments of a call: data by position, everything else by what it is, in any order. What is wrong with a call is one
 // static_assert here.

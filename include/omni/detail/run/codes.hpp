@@ -18,6 +18,8 @@
 #include "../../topology/replicated.hpp"
 #include "../call/topology_state.hpp"
 #include "../codes/coded_call.hpp"
+#include "../codes/coded_tensor.hpp"
+#include "../codes/tensor_pieces.hpp"
 #include "argument_checks.hpp"
 #include "arguments.hpp"
 

@@ -4,18 +4,15 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <exception>
 #include <memory>
 #include <optional>
-#include <string>
 #include <utility>
 
 #include "../../deadline.hpp"
 #include "../../error.hpp"
-#include "../../report.hpp"
 #include "../../request.hpp"
 #include "../../topology/automatic.hpp"
 #include "../call/call.hpp"

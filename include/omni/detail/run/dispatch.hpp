@@ -4,7 +4,6 @@
 
 #include <span>
 #include <type_traits>
-#include <utility>
 
 #include "../../concepts.hpp"
 #include "../../deadline.hpp"

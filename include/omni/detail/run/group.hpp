@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <span>
-#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -12,7 +11,6 @@
 #include "../../error.hpp"
 #include "../../report.hpp"
 #include "../call/call.hpp"
-#include "../call/tensor_group.hpp"
 #include "../call/topology_state.hpp"
 #include "../call/trace.hpp"
 #include "../call/typed_call.hpp"

@@ -19,7 +19,6 @@
 #include "../../topology/automatic.hpp"
 #include "../../topology/colocated.hpp"
 #include "../../topology/in_network.hpp"
-#include "../call/call.hpp"
 #include "../call/trace.hpp"
 #include "../detect/mark.hpp"
 #include "../fabric/fixed_loops.hpp"

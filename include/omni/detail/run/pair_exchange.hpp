@@ -25,7 +25,6 @@
 #include "../pairs/sparse_call.hpp"
 #include "../pairs/sparse_streams.hpp"
 #include "../wire/signature.hpp"
-#include "argument_checks.hpp"
 #include "pair_plan.hpp"
 
 namespace omni::detail {

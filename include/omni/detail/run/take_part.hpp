@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <cstring>
-#include <numeric>
 #include <span>
 #include <utility>
 #include <vector>

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "../../concepts.hpp"
-#include "../../error.hpp"
 #include "../../report.hpp"
 #include "../../request.hpp"
 #include "../../topology/automatic.hpp"

@@ -2,8 +2,6 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <string>
-
 #include "../../error.hpp"
 #include "../../topology/dedicated.hpp"
 

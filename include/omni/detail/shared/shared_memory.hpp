@@ -5,8 +5,6 @@
 #include <array>
 #include <cerrno>
 #include <cstddef>
-#include <cstdint>
-#include <exception>
 #include <span>
 #include <string>
 #include <string_view>

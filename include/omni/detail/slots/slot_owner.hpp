@@ -11,7 +11,6 @@
 #include <functional>
 #include <span>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "../../error.hpp"

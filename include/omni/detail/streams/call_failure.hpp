@@ -2,10 +2,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <cstdint>
 #include <exception>
 #include <optional>
-#include <string>
 
 #include "../../error.hpp"
 #include "../wire/packet.hpp"

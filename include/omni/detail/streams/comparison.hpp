@@ -3,14 +3,11 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <span>
-#include <utility>
 
 #include "../../report.hpp"
 #include "../wire/signature.hpp"
 #include "stream_exchange.hpp"
-#include "stream_options.hpp"
 
 namespace omni::detail {
 

@@ -6,9 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <string_view>
 
-#include "../../report.hpp"
 #include "../call/call.hpp"
 #include "../deal/stripes.hpp"
 #include "../memory/copy.hpp"

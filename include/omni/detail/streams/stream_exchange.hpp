@@ -14,7 +14,6 @@
 #include "../call/stopwatch.hpp"
 #include "../carry/any_transport.hpp"
 #include "../shared/window.hpp"
-#include "../wire/packet.hpp"
 #include "call_failure.hpp"
 #include "in_stream.hpp"
 #include "out_stream.hpp"

@@ -10,7 +10,7 @@
 #include "../wire/packed_block.hpp"
 #include "block_scanner.hpp"
 #include "own_contribution.hpp"
-#include "stream_exchange.hpp"
+#include "stream_set.hpp"
 #include "unpacked_row.hpp"
 #include "wide_rows.hpp"
 

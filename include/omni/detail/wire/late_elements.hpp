@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "../detect/elements.hpp"
+#include "../detect/element_words.hpp"
 #include "../memory/copy.hpp"
 
 namespace omni::detail {

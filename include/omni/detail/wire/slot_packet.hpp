@@ -9,7 +9,6 @@
 #include <span>
 #include <type_traits>
 
-#include "../detect/elements.hpp"
 #include "../memory/copy.hpp"
 #include "packed_block.hpp"
 #include "signature.hpp"
