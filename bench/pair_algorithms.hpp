@@ -296,16 +296,25 @@ class dense_and_gather final : public pair_algorithm {
       omni::reduce_scatter(comm, dense_, part_, omni::part_sizes{sizes_});
       sums = part_;
     }
-    keys.clear();
-    values.clear();
-    for (std::size_t i = 0; i < sums.size(); ++i)
-      if (sums[i] != 0) {
-        keys.push_back(static_cast<std::uint32_t>(first + i));
-        values.push_back(sums[i]);
-      }
+    gather(sums, first);
   }
 
  private:
+  // Without a branch for each element, which is guessed wrong where many are not zero.
+  void gather(std::span<const float> sums, std::size_t first) {
+    const auto found = sums.size() - static_cast<std::size_t>(std::count(sums.begin(), sums.end(), 0.0F));
+    keys.resize(found + 1);  // a zero is written behind the last, and then over
+    values.resize(found + 1);
+    std::size_t at = 0;
+    for (std::size_t i = 0; i < sums.size(); ++i) {
+      keys[at] = static_cast<std::uint32_t>(first + i);
+      values[at] = sums[i];
+      at += sums[i] != 0 ? 1 : 0;
+    }
+    keys.pop_back();
+    values.pop_back();
+  }
+
   std::vector<float> dense_, part_;
   std::vector<std::size_t> sizes_;
 };

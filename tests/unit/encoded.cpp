@@ -178,14 +178,13 @@ TEST_CASE("encoded: sparsifiers keep what they say") {
       expect_everywhere(inputs, sum_of(inputs, [&](const auto& x) { return brains(top(x)); }),
                         omni::top_blocks{.count = std::max<std::size_t>(blocks / 10, 1)} |
                             omni::to<omni::bfloat16>{.results = result_form::as_they_are});
-      // Elements of the largest magnitudes of each block.
+      // Elements of the largest magnitudes of each block, of equal ones the first.
       const auto largest = [&](std::vector<float> x) {
         for (std::size_t first = 0; first < n; first += 256) {
-          std::vector<float> sorted;
-          for (std::size_t i = first; i < std::min(n, first + 256); ++i) sorted.push_back(std::abs(x[i]));
-          std::sort(sorted.begin(), sorted.end(), std::greater<>());
-          for (std::size_t i = first; i < std::min(n, first + 256); ++i)
-            if (std::abs(x[i]) < sorted[std::min<std::size_t>(9, sorted.size() - 1)]) x[i] = 0;
+          std::vector<std::pair<float, std::size_t>> sorted;
+          for (std::size_t i = first; i < std::min(n, first + 256); ++i) sorted.emplace_back(-std::abs(x[i]), i);
+          std::sort(sorted.begin(), sorted.end());
+          for (std::size_t j = 10; j < sorted.size(); ++j) x[sorted[j].second] = 0;
         }
         return x;
       };

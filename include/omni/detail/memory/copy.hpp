@@ -55,7 +55,6 @@ inline void prefetch(std::span<const std::byte> soon) {
   for (std::size_t i = 0; i < soon.size(); i += 64) __builtin_prefetch(&soon[i]);
 }
 
-/// Copies to memory that other ranks have read before, and will read again. It is seen by them after publish().
 #if (defined(__x86_64__) || defined(__i386__)) && (defined(__GNUC__) || defined(__clang__))
 using line_half [[gnu::vector_size(32), gnu::may_alias]] = long long;
 
@@ -81,6 +80,7 @@ __attribute__((target("avx2"))) inline void stream_byte_avx2(std::byte* to, std:
   std::memset(&all, static_cast<int>(value), sizeof(all));
   for (std::size_t i = 0; i < lines * 64; i += sizeof(all)) store_past(to + i, all);
 }
+/// Copies to memory that other ranks have read before, and will read again. It is seen by them after publish().
 inline void copy_out(void* to, const void* from, std::size_t bytes, stores how) {
   static const bool wide = __builtin_cpu_supports("avx2") != 0;
   const auto head = (64 - reinterpret_cast<std::uintptr_t>(to) % 64) % 64;

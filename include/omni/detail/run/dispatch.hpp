@@ -28,7 +28,7 @@
 
 namespace omni::detail {
 
-/// Of what is an MPI_Comm or becomes one: `handle(comm)`, that. Where there is mpi.h, detail/mpi/communicator.hpp has it.
+/// Of what is an MPI_Comm, or converts to one: `handle(comm)` gives it. detail/run/mpi_communicator.hpp has it, where mpi.h is.
 template <class Comm>
 struct communicator;
 template <class Comm>
