@@ -4,6 +4,7 @@
 #
 # What a call costs to compile: seconds of a translation unit, as a ratio to mpi.h and the standard headers alone, and bytes of code.
 set -euo pipefail
+export LC_ALL=C  # numbers with a decimal point
 cd "$(dirname "$0")/.."
 
 usage() {

@@ -19,13 +19,14 @@ int main(int argc, char** argv) {
   const boost::mpi::communicator world;
 
   // A histogram of which every rank has filled its own few bins, and all ranks the first.
+  const auto bins = static_cast<std::size_t>(world.size() + 1) * 5000;
   const auto fill = [&] {
-    std::vector<int> histogram(200'000);
+    std::vector<int> histogram(bins);
     histogram[0] = 1;
     histogram[static_cast<std::size_t>(world.rank() + 1) * 5000] = world.rank() + 1;
     return histogram;
   };
-  auto expected = std::vector<int>(200'000);
+  auto expected = std::vector<int>(bins);
   expected[0] = world.size();
   for (int r = 0; r < world.size(); ++r) expected[static_cast<std::size_t>(r + 1) * 5000] = r + 1;
 

@@ -62,8 +62,11 @@ std::vector<row> read(const std::string& path) {
     if (!(in >> label)) continue;
     r.label = label > 0 ? 1 : -1;
     char colon = ':';
-    std::size_t index = 0;
-    for (double value = 0; in >> index >> colon >> value;) r.features.emplace_back(index, value);
+    std::int32_t index = 0;
+    for (double value = 0; in >> index >> colon >> value;) {
+      if (index < 0) throw std::runtime_error("a feature below 0 in '" + path + "'");
+      r.features.emplace_back(static_cast<std::size_t>(index), value);
+    }
     rows.push_back(std::move(r));
   }
   if (rows.empty()) throw std::runtime_error("no rows in '" + path + "'");

@@ -5,6 +5,7 @@
 
 #include <mpi.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <iostream>
 #include <vector>
@@ -17,7 +18,8 @@ int main(int argc, char** argv) {
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
 
-  std::vector<float> gradient(1 << 20);  // 4 MiB of zeros, but for 2000 ones that overlap with a neighbour's
+  // 4 MiB of zeros, or more, but for 2000 ones that overlap with a neighbour's.
+  std::vector<float> gradient(std::max<std::size_t>(1 << 20, 1000 * (static_cast<std::size_t>(ranks) + 1)));
   for (std::size_t i = 0; i < 2000; ++i) gradient[1000 * static_cast<std::size_t>(rank) + i] = 1;
 
   const omni::report report = omni::allreduce(MPI_COMM_WORLD, gradient);

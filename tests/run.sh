@@ -171,5 +171,6 @@ fi
 
 # Tests of lint start here, all others in the directories that their lists name.
 sed -i "s|^set_tests_properties(\[=\[lint\.\([a-z]*\)\]=\] PROPERTIES|& WORKING_DIRECTORY [=[$PWD]=]|" "$list"
+[ -s "$list" ] || { echo "tests/run.sh: nothing to test of --parts $parts: it needs --full, or a compiler or MPI that is not here" >&2; exit 1; }
 echo "== ctest"
 exec ctest --test-dir "$all" --output-on-failure -j 3 </dev/null

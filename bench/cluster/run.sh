@@ -4,6 +4,7 @@
 #
 # The benchmark between hosts: network namespaces on this machine, each a host of its own with a rate-limited link. Needs root.
 set -uo pipefail
+export LC_ALL=C  # numbers with a decimal point
 PATH=$PATH:/usr/sbin:/sbin  # of tc, which ordinary users do not have in theirs
 cd "$(dirname "$0")/../.." || exit 1
 

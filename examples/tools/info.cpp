@@ -52,7 +52,8 @@ void print(const omni::transport::mpi& transport, const omni::calibration& measu
   MPI_Get_library_version(library.data(), &length);
   const std::string_view mpi(library.data());
   auto here = omni::detail::context_of(omni::detail::adapted<omni::transport::mpi>(transport));
-  here.native = true;
+  here.native = here.commutes = true;
+  here.hands_over = transport.agreed_limit().count() == 0;
   std::printf("omni %d.%d.%d, %.*s\n", OMNI_VERSION_MAJOR, OMNI_VERSION_MINOR, OMNI_VERSION_PATCH,
               static_cast<int>(mpi.substr(0, mpi.find_first_of(",\n")).size()), mpi.data());
   std::printf("%-28s %d, %s\n", "ranks", here.ranks,

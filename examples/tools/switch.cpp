@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <charconv>
 #include <chrono>
 #include <csignal>
 #include <cstddef>
@@ -44,9 +45,12 @@ sockaddr_in address_of(const std::string& where, const char* option) {
   const auto colon = where.rfind(':');
   sockaddr_in a{};
   a.sin_family = AF_INET;
-  if (colon == std::string::npos || inet_pton(AF_INET, where.substr(0, colon).c_str(), &a.sin_addr) != 1)
+  std::uint16_t port = 0;
+  const auto* const end = where.data() + where.size();
+  if (colon == std::string::npos || inet_pton(AF_INET, where.substr(0, colon).c_str(), &a.sin_addr) != 1 ||
+      std::from_chars(where.data() + colon + 1, end, port).ptr != end || port == 0)
     throw std::runtime_error(std::string(option) + " wants ADDRESS:PORT, not " + where);
-  a.sin_port = htons(static_cast<std::uint16_t>(std::stoi(where.substr(colon + 1))));
+  a.sin_port = htons(port);
   return a;
 }
 /// A worker's address as a number, and back.
@@ -79,12 +83,17 @@ int main(int argc, char** argv) {
   app.add_option("--slots", settings.slots, "packets that the switch can hold, of all jobs")
       ->capture_default_str()
       ->check(CLI::Range(1, OMNI_SWITCH_SLOTS));
-  app.add_option("--job-slots", settings.most_slots, "and of one job at most")->capture_default_str();
+  app.add_option("--job-slots", settings.most_slots, "and of one job at most")
+      ->capture_default_str()
+      ->check(CLI::Range(1, OMNI_SWITCH_SLOTS));
   app.add_option("--lease", settings.seconds, "seconds without a packet after which a job's slots may go to another")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->check(CLI::Range(0.001, 86400.0));
   app.add_option("--above", above, "address and port of the switch above: where the ranks of a job are at several switches");
-  app.add_option("--bpf", object, "add in the kernel, by this classifier (switch.bpf.o)");
-  app.add_option("--ports", ports, "with --bpf: the interfaces on which workers are, and the switch above")->delimiter(',');
+  auto* const bpf = app.add_option("--bpf", object, "add in the kernel, by this classifier (switch.bpf.o)");
+  app.add_option("--ports", ports, "with --bpf: the interfaces on which workers are, and the switch above")
+      ->delimiter(',')
+      ->needs(bpf);
   app.add_option("--print", every, "say what was counted, every so many seconds; 0: only at the end")->capture_default_str();
   CLI11_PARSE(app, argc, argv);
   try {

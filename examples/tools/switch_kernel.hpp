@@ -108,8 +108,12 @@ class kernel_switch {
       if (const int rc = bpf_tc_hook_create(&hook); rc != 0 && rc != -EEXIST) fail("no classifier at " + port);
       auto options = ours();
       options.prog_fd = program;
-      options.flags = BPF_TC_F_REPLACE;
-      if (bpf_tc_attach(&hook, &options) != 0) fail("cannot attach to " + port);
+      const int rc = bpf_tc_attach(&hook, &options);
+      errno = -rc;
+      // Somebody else's, or of a switch that runs, or of one that was killed.
+      if (rc == -EEXIST)
+        fail("there is a classifier of priority 1 at " + port + "; tc filter del dev " + port + " ingress pref 1 takes it away");
+      if (rc != 0) fail("cannot attach to " + port);
       hooks_.push_back(hook);
     }
 

@@ -59,7 +59,8 @@ report allreduce(Comm&& comm, Data&& data, More&&... more) {
 
 /// The same, without waiting: the buffers belong to the operation until the request is done. Any number may be in flight, on any
 /// communicators; they are started in the same order on all ranks of one. Not matched by a blocking call on another rank. Throws
-/// `usage` here; all other errors come when the request is waited for or tested.
+/// `usage` here, and what has made a transport unusable that is no MPI communicator; all other errors come when the request is
+/// waited for or tested.
 ///
 /// They move on inside the calls of omni that their thread makes. Between hosts a small blocking call (automatic::small_bytes) ends
 /// in MPI_Allreduce, where they do not: if requests of *other* communicators are under way, the ranks must not depend on them to

@@ -52,7 +52,8 @@ inline std::chrono::nanoseconds waits_at_most(std::chrono::nanoseconds limit) {
 /// Counts how long something has been waited for.
 class patience {
  public:
-  explicit patience(std::chrono::nanoseconds limit) : limit_(limit) {}
+  /// @param has_roll whether the ranks can find out who is missing.
+  explicit patience(std::chrono::nanoseconds limit, bool has_roll = true) : limit_(limit), has_roll_(has_roll) {}
 
   [[nodiscard]] bool limited() const { return limit_.count() != 0; }
   [[nodiscard]] std::chrono::nanoseconds limit() const { return limit_; }
@@ -74,7 +75,7 @@ class patience {
     const auto most = std::max(limit_ / 8, std::chrono::nanoseconds(1));
     if (last_ != clock::time_point()) waited_ += std::min<std::chrono::nanoseconds>(now - last_, most);
     last_ = now;
-    return waited_ >= limit_ - grace();
+    return waited_ >= (has_roll_ ? limit_ - grace() : limit_);
   }
   [[nodiscard]] double seconds() const { return std::chrono::duration<double>(waited_).count(); }
   /// True about once in a millisecond: for what is too dear to be done each time.
@@ -87,6 +88,7 @@ class patience {
  private:
   using clock = std::chrono::steady_clock;
   std::chrono::nanoseconds limit_;
+  bool has_roll_;
   std::chrono::nanoseconds waited_{};
   clock::time_point last_, looked_;  // the clock is not asked before there is something to wait for: small calls would feel it
 };

@@ -79,7 +79,8 @@ class refused_call : public usage {
 }  // namespace detail
 
 /// The ranks called with different arguments. Thrown on every rank; the communicator stays usable and no output is written
-/// beyond what an out-of-place call may already have set to the identity, and an allgather's own part.
+/// beyond what an out-of-place call, or a broadcast on another rank than the root, may already have set to the identity, and an
+/// allgather's own part.
 class mismatch : public error {
  public:
   [[gnu::cold]] mismatch(int this_rank, std::string here, int other_rank, std::string there, std::string field)

@@ -31,13 +31,15 @@ class operation_base {
   operation_base(operation_base&&) = delete;
   operation_base& operator=(const operation_base&) = delete;
   operation_base& operator=(operation_base&&) = delete;
-  virtual ~operation_base() { leave(); }
+  virtual ~operation_base() {
+    if (!done_) leave();  // what is done has left; the list may be gone before a request that is a static
+  }
 
   [[nodiscard]] bool done() const noexcept { return done_; }
 
   /// Does what can be done without waiting. Errors are kept for result().
   bool progress() noexcept {
-    if (done_) return false;
+    if (done_ || inside_) return false;
     return guarded([this] {
       const bool moved = advance();
       if (patience_.limited() && !done_) {
@@ -126,6 +128,8 @@ class operation_base {
   virtual void call_off() noexcept = 0;
   [[nodiscard]] static bool any_active() noexcept { return !active().empty(); }
   [[nodiscard]] bool mine() const noexcept { return owner_ == this_thread(); }
+  /// Whether this thread is in a step of it: in an operation or a detector of the user's, which may call the library itself.
+  [[nodiscard]] bool inside() const noexcept { return inside_; }
   /// For another thread than the operation's: it is deleted as soon as it is done, by its own thread if need be.
   void drop() noexcept { let_go(left_by_user); }
 
@@ -172,14 +176,17 @@ class operation_base {
   }
   template <class F>
   bool guarded(F&& step) noexcept {
+    inside_ = true;
+    bool moved = true;
     try {
-      return step();
+      moved = step();
     } catch (...) {
       failed_ = std::current_exception();
       fail(failed_);
       complete();
-      return true;
     }
+    inside_ = false;
+    return moved;
   }
   void leave() noexcept { std::erase(active(), this); }
   static std::vector<operation_base*>& active() noexcept {
@@ -197,6 +204,7 @@ class operation_base {
 
   std::uint64_t owner_ = this_thread();
   bool driven_ = false;  // progress_all() is at it
+  bool inside_ = false;  // a step of it is under way
   std::atomic<bool> done_ = false;
   std::atomic<unsigned> left_ = 0;
 };
@@ -250,6 +258,7 @@ class request {
   void expect_mine() const {
     if (!valid()) throw usage("omni: the request has no operation");
     if (!op_->mine()) throw usage("omni: a request is waited for by the thread that started it");
+    if (op_->inside()) throw usage("omni: a request is waited for by an operation or a detector that it calls");
   }
   void drop() noexcept {
     if (!op_) return;

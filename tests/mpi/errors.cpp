@@ -214,6 +214,32 @@ TEST_CASE("a blocking call hears that an earlier request has failed: its peers d
   }
 }
 
+TEST_CASE("a small call hears that a rank has failed in the call before it, though it goes to MPI without a word") {
+  if (size() == 1) return;
+  for (const bool waits : {true, false}) {
+    CAPTURE(waits);
+    owned dup;
+    MPI_Comm_dup(MPI_COMM_WORLD, &dup.comm);
+    omni::plan(dup.comm, 1);
+    if (omni::transport::mpi(dup.comm).shared_window() == nullptr) return;  // by messages a deadline has to say it
+    std::vector<int> x(100, 1), y(100, 1);
+    const int here = rank();
+    const auto op = [here](int a, int b) {
+      if (here != 1) return a + b;
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));  // the others are in the next call
+      throw std::domain_error("too large");
+    };
+    if (here == 1) {
+      CHECK_THROWS_AS(omni::allreduce(dup.comm, x, op), std::domain_error);
+      continue;
+    }
+    omni::allreduce(dup.comm, x, op);  // all is there
+    CHECK(x == std::vector<int>(100, size()));
+    if (waits) CHECK_THROWS_AS(omni::broadcast(dup.comm, y, omni::root{1}), omni::protocol);
+    else CHECK_THROWS_AS(omni::ibroadcast(dup.comm, y, omni::root{1}).wait(), omni::protocol);
+  }
+}
+
 TEST_CASE("a rank on which MPI's own collective has failed is missed by the others' next call, not waited for") {
   if (size() != 2) return;
   owned dup;

@@ -99,6 +99,22 @@ TEST_CASE("plans: of the other collectives, in place and not, run and started") 
   }
 }
 
+TEST_CASE("plans: what MPI may not do in place needs memory once, and the report says so") {
+  if (size() == 1) return;
+  const auto n = static_cast<std::size_t>(size()) * 50000;
+  auto reduce = omni::plan_reduce(MPI_COMM_WORLD, n, omni::root{0});
+  auto scatter = omni::plan_reduce_scatter(MPI_COMM_WORLD, n);
+  std::vector<int> x(n, 1);
+  for (int run = 0; run < 2; ++run) {
+    static_cast<void>(testing::most_allocated_bytes());
+    const auto before = testing::allocated_bytes();
+    const auto r = reduce.run(x), s = scatter.run(x);
+    if (r.topology == "mpi" && rank() == 0) CHECK(r.extra_bytes >= n * sizeof(int));
+    if (s.topology == "mpi") CHECK(s.extra_bytes >= n / static_cast<std::size_t>(size()) * sizeof(int));
+    if (run == 1) CHECK(testing::most_allocated_bytes() - before < 10000);
+  }
+}
+
 TEST_CASE("plans: requests, small sizes, results") {
   omni::plan small{MPI_COMM_WORLD, 5, omni::max{}};
   omni::plan large{MPI_COMM_WORLD, 50000, omni::colocated{}};

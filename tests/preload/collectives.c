@@ -168,6 +168,33 @@ static void try_broadcast(MPI_Comm comm, int n, int waits) {
   MPI_Type_free(&pairs);
 }
 
+/* What MPI refuses is refused to the program in MPI's way, and attributes of its types are its own business. */
+static int copied;
+static int copy_attribute(MPI_Datatype old, int key, void* extra, void* value, void* copy, int* flag) {
+  (void)old, (void)key, (void)extra, (void)value, (void)copy;
+  ++copied;
+  *flag = 0;
+  return MPI_SUCCESS;
+}
+static void try_types(MPI_Comm comm) {
+  int key, x[20000] = {0};
+  MPI_Comm own;
+  MPI_Datatype type;
+  MPI_Comm_dup(comm, &own);
+  MPI_Comm_set_errhandler(own, MPI_ERRORS_RETURN);
+  MPI_Type_create_keyval(copy_attribute, MPI_TYPE_NULL_DELETE_FN, &key, NULL);
+  MPI_Type_vector(10000, 1, 2, MPI_INT, &type);
+  MPI_Type_set_attr(type, key, &key);
+  expect(MPI_Bcast(x, 1, type, 0, own) != MPI_SUCCESS, "a type that was never committed", 10000);
+  MPI_Type_commit(&type);
+  x[19998] = rank == 0 ? 7 : 0;
+  expect(MPI_Bcast(x, 1, type, 0, own) == MPI_SUCCESS && x[19998] == 7, "the same type, committed", 10000);
+  expect(copied == 0, "attributes of a type", copied);
+  MPI_Type_free(&type);
+  MPI_Type_free_keyval(&key);
+  MPI_Comm_free(&own);
+}
+
 int main(int argc, char** argv) {
   const int counts[] = {1, 301, 20000};
   int c, waits, all = 0, dup;
@@ -186,6 +213,7 @@ int main(int argc, char** argv) {
       }
     if (dup) MPI_Comm_free(&comm);
   }
+  if (size > 1) try_types(MPI_COMM_WORLD);
   /* Messages, and a collective that nobody handles, go on around them. */
   MPI_Allreduce(&errors, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
   MPI_Finalize();

@@ -347,6 +347,26 @@ TEST_CASE("collectives: a detector that looks ahead, and parts that end early") 
     CHECK(out == std::vector<float>(out.size(), 2));
   });
 }
+TEST_CASE("collectives: blocks of other sizes that cut all parts alike are the same call") {
+  constexpr std::size_t ranks = 3, part = 50;
+  const auto check = [](auto& comm) {
+    const auto me = static_cast<std::size_t>(comm.rank());
+    for (const std::size_t odd : {50U, 60U, 100U}) {
+      const omni::fixed_blocks blocks{me == 0 ? odd : 256};
+      std::vector<float> all(part * ranks, 1), mine(part);
+      omni::reduce_scatter(comm, all, mine, blocks);
+      CHECK(mine == std::vector<float>(part, ranks));
+      omni::allgather(comm, mine, all, blocks);
+      CHECK(all == std::vector<float>(part * ranks, ranks));
+      // The bytes of this one are 0, as a number of 64 bits.
+      std::vector<float> x(2048, me == 0 ? 1.0F : 0.0F);
+      omni::allreduce(comm, x, omni::fixed_blocks{me == 0 ? std::size_t{1} << 62U : std::size_t{4096}});
+      CHECK(x == std::vector<float>(2048, 1));
+    }
+  };
+  sharing::run(ranks, [&](sharing& comm) { check(comm); });
+  threads::run(ranks, [&](threads& comm) { check(comm); });
+}
 TEST_CASE("collectives: an allgather whose arguments are wrong writes nothing") {
   threads::run(2, [](threads& comm) {
     const std::vector<int> mine(1000, 7);

@@ -7,10 +7,12 @@
 #include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <functional>
 #include <latch>
 #include <memory>
 #include <numeric>
 #include <omni/omni.hpp>
+#include <optional>
 #include <random>
 #include <string>
 #include <thread>
@@ -140,6 +142,83 @@ TEST_CASE("one rank alone: results at once") {
     CHECK(r.result().topology == "local");
     CHECK(r.result().bytes_sent == 0);
   });
+}
+
+namespace {
+
+/// The first time that it is asked, it calls the library itself, on other communicators, and whatever it finds there.
+struct calls_itself {
+  std::function<void()>* once;
+  float operator()(float a, float b) const {
+    if (*once) std::exchange(*once, {})();
+    return a + b;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a request: its operation may call the library on another communicator, but not wait for the request itself") {
+  std::array<omni::transport::threads*, 2> others{};
+  std::latch there(2), over(1);
+  std::jthread holder([&] {
+    omni::transport::threads::run(2, [&](omni::transport::threads& comm) {
+      others[static_cast<std::size_t>(comm.rank())] = &comm;
+      there.count_down();
+      over.wait();
+    });
+  });
+  there.wait();
+  std::array<double, 2> inner{};
+  std::array<std::string, 2> refused;
+  omni::transport::threads::run(2, [&](omni::transport::threads& comm) {
+    const auto me = static_cast<std::size_t>(comm.rank());
+    omni::request r;
+    std::function<void()> once = [&] {
+      std::vector<double> y(10, 1);
+      omni::allreduce(*others[me], y, omni::replicated{});
+      inner[me] = y[9];
+      try {
+        static_cast<void>(r.test());
+      } catch (const omni::usage& e) {
+        refused[me] = e.what();
+      }
+    };
+    std::vector<float> x(100000, 1);
+    r = omni::iallreduce(comm, x, calls_itself{&once}, omni::replicated{});
+    r.wait();
+    CHECK(x == std::vector<float>(100000, 2));
+  });
+  over.count_down();
+  for (std::size_t r = 0; r < 2; ++r) {
+    CHECK(inner[r] == 2);
+    CHECK(refused[r] == "omni: a request is waited for by an operation or a detector that it calls");
+  }
+}
+
+namespace {
+
+/// Memory of which it is counted how often it was freed.
+struct counted {
+  static inline std::atomic<int> freed = 0;
+  counted() = default;
+  counted(const counted&) = delete;
+  counted(counted&&) = delete;
+  counted& operator=(const counted&) = delete;
+  counted& operator=(counted&&) = delete;
+  ~counted() { ++freed; }
+  [[nodiscard]] static std::size_t bytes() { return 1; }
+};
+
+}  // namespace
+
+TEST_CASE("memory that is kept from call to call may be given back when its thread has nothing left to keep it in") {
+  counted::freed = 0;
+  std::thread([] {
+    thread_local std::optional<omni::detail::borrowed<counted>> late;  // made before the first call, so destroyed after it
+    late.reset();
+    late.emplace();
+  }).join();
+  CHECK(counted::freed == 1);
 }
 
 TEST_CASE("a request that another thread drops goes on, and is taken away when it is done") {

@@ -519,11 +519,13 @@ TEST_CASE("udp: sockets of this host") {
   omni::transport::threads::run(1, [&](omni::transport::threads& others) {
     CHECK_THROWS_AS(omni::transport::udp(others, omni::transport::udp_options{.datagram_bytes = 100}), omni::usage);
     CHECK_THROWS_AS(omni::transport::udp(others, omni::transport::udp_options{.address = "nowhere"}), omni::usage);
+    for (const char* const of_many : {"0.0.0.0", "255.255.255.255", "239.1.2.3"})  // peers could not tell who sends
+      CHECK_THROWS_AS(omni::transport::udp(others, omni::transport::udp_options{.address = of_many}), omni::usage);
   });
   ::setenv("OMNI_UDP_ADDRESS", "here", 1);  // NOLINT(concurrency-mt-unsafe)
   omni::transport::threads::run(1, [&](omni::transport::threads& others) {
     CHECK_THROWS_WITH(omni::transport::udp(others, omni::transport::udp_options{}),
-                      "omni: OMNI_UDP_ADDRESS is \"here\"; it has to be an IPv4 address");
+                      "omni: OMNI_UDP_ADDRESS is \"here\"; it has to be the IPv4 address of an interface");
   });
   ::unsetenv("OMNI_UDP_ADDRESS");  // NOLINT(concurrency-mt-unsafe)
   // A rank that cannot, here for an address that no host has (RFC 5737), does not keep the others.

@@ -199,6 +199,11 @@ TEST_CASE("key-value: a call that is wrong leaves what the result had") {
     };
     CHECK(left_by(comm, to_nobody_later) == "usage: as it was");
     CHECK(left_by(comm, wide) == "usage: as it was");
+    // Where streams follow the round in which the ranks hear of it.
+    const auto in_packets = [](auto& c, const auto& view, auto& out) {
+      omni::ireduce(c, view, out, omni::root{7}, omni::colocated{.packet_bytes = 2000}).wait();
+    };
+    CHECK(left_by(comm, in_packets) == "usage: as it was");
     // Another error leaves nothing.
     const auto differ = [](auto& c, const auto& view, auto& out) {
       if (c.rank() == 0) omni::allreduce(c, view, out, omni::max{});

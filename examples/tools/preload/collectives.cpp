@@ -37,18 +37,17 @@ struct place {
   [[nodiscard]] bool is_usable() const { return rank >= 0; }
 };
 
-/// A type of the program's, which may free it while a call is under way.
+/// A type of the program's.
 class held_type {
  public:
-  explicit held_type(MPI_Datatype type) {
+  explicit held_type(MPI_Datatype type) : type_(type) {
     int integers = 0, addresses = 0, types = 0, combiner = MPI_COMBINER_NAMED;
     PMPI_Type_get_envelope(type, &integers, &addresses, &types, &combiner);
     MPI_Aint lower = 0;
     PMPI_Type_size(type, &size_);
     PMPI_Type_get_extent(type, &lower, &extent_);
-    in_one_piece_ = combiner == MPI_COMBINER_NAMED && extent_ == size_ && lower == 0;
-    if (combiner == MPI_COMBINER_NAMED) type_ = type;
-    else if (PMPI_Type_dup(type, &type_) == MPI_SUCCESS) is_ours_ = true;
+    is_derived_ = combiner != MPI_COMBINER_NAMED;
+    in_one_piece_ = !is_derived_ && extent_ == size_ && lower == 0;
   }
   held_type(const held_type&) = delete;
   held_type(held_type&&) = delete;
@@ -58,6 +57,22 @@ class held_type {
     if (is_ours_) PMPI_Type_free(&type_);
   }
 
+  /// Whether MPI would take it: not one that was never committed.
+  [[nodiscard]] bool is_usable() const {
+    int at = 0;
+    char nothing = 0;
+    return !is_derived_ || PMPI_Pack(&nothing, 0, type_, &nothing, 0, &at, communicator::silent()) == MPI_SUCCESS;
+  }
+  /// The program may free it while the call is under way. Not by MPI_Type_dup, which calls functions of the program's for its
+  /// attributes.
+  void keep() {
+    MPI_Datatype same = MPI_DATATYPE_NULL;
+    if (!is_derived_ || is_ours_) return;
+    omni::detail::check(PMPI_Type_contiguous(1, type_, &same), "MPI_Type_contiguous");
+    type_ = same;
+    is_ours_ = true;
+    omni::detail::check(PMPI_Type_commit(&type_), "MPI_Type_commit");
+  }
   [[nodiscard]] std::size_t bytes(int count) const { return static_cast<std::size_t>(count) * static_cast<std::size_t>(size_); }
   [[nodiscard]] std::ptrdiff_t extent() const { return extent_; }
   /// Elements lie one behind the other, without gaps.
@@ -68,18 +83,19 @@ class held_type {
       return;
     }
     int at = 0;
-    PMPI_Pack(from, count, type_, to, static_cast<int>(bytes(count)), &at, MPI_COMM_WORLD);
+    omni::detail::check(PMPI_Pack(from, count, type_, to, static_cast<int>(bytes(count)), &at, communicator::silent()), "MPI_Pack");
   }
   void unpack(const void* from, void* to, int count) const {
     int at = 0;
-    PMPI_Unpack(from, static_cast<int>(bytes(count)), &at, to, count, type_, MPI_COMM_WORLD);
+    omni::detail::check(PMPI_Unpack(from, static_cast<int>(bytes(count)), &at, to, count, type_, communicator::silent()),
+                        "MPI_Unpack");
   }
 
  private:
-  MPI_Datatype type_ = MPI_DATATYPE_NULL;
+  MPI_Datatype type_;
   int size_ = 0;
   MPI_Aint extent_ = 0;
-  bool in_one_piece_ = false, is_ours_ = false;
+  bool in_one_piece_ = false, is_derived_ = false, is_ours_ = false;
 };
 
 bool is_memory(const void* p) { return p != nullptr && p != MPI_BOTTOM && p != MPI_IN_PLACE; }
@@ -168,10 +184,11 @@ bool allgather(const void* send, int send_count, MPI_Datatype send_type, const r
   const bool in_place = send == MPI_IN_PLACE, gives = !in_place && counts[me] != 0;
   // Addresses may be in the type itself, and count from MPI_BOTTOM.
   const auto lies = [](const void* p, const held_type& t) { return p != MPI_IN_PLACE && (is_memory(p) || !t.is_in_one_piece()); };
-  if (bytes > most_packed || !lies(to.buffer, *type) || (gives && !has_size(send_type))) return false;
+  if (bytes > most_packed || !lies(to.buffer, *type) || !type->is_usable() || (gives && !has_size(send_type))) return false;
   const held_type sent(gives ? send_type : MPI_BYTE);
-  if (gives && (!lies(send, sent) || sent.bytes(send_count) != type->bytes(counts[me]))) return false;
+  if (gives && (!lies(send, sent) || !sent.is_usable() || sent.bytes(send_count) != type->bytes(counts[me]))) return false;
   const auto make = [&](work& w) {
+    if (request != nullptr) type->keep();
     bool words = true, one_piece = type->is_in_one_piece();
     std::size_t at = 0, own = 0;
     for (std::size_t k = 0; k < counts.size(); ++k) {
@@ -222,8 +239,10 @@ bool broadcast(void* buffer, int count, MPI_Datatype given, int root, MPI_Comm c
   if (!here.is_usable() || root < 0 || root >= here.size || !has_size(given)) return false;
   const auto type = std::make_shared<held_type>(given);
   const auto bytes = type->bytes(count);
-  if (bytes > most_packed || buffer == MPI_IN_PLACE || (type->is_in_one_piece() && !is_memory(buffer))) return false;
+  if (bytes > most_packed || buffer == MPI_IN_PLACE || (type->is_in_one_piece() && !is_memory(buffer)) || !type->is_usable())
+    return false;
   const auto make = [&](work& w) {
+    if (request != nullptr) type->keep();
     w.how = &copy_of(bytes % 8 == 0);
     w.what.root = root;
     auto* whole = buffer;

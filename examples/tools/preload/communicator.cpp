@@ -87,13 +87,14 @@ void communicator::decide(MPI_Comm comm) {
   int has_room = alive < most_communicators ? 1 : 0;
   if (size > 1) PMPI_Allreduce(MPI_IN_PLACE, &has_room, 1, MPI_INT, MPI_MIN, comm);
   if (has_room == 0) return;
+  // omni duplicates what it is given; a duplicate of the program's would have its attributes, and free them a second time. Not
+  // within omni: while this thread waits in MPI it may be the only one that drives it, and other threads' calls have to move on.
+  int rank = 0;
+  PMPI_Comm_rank(comm, &rank);
+  omni::detail::check(PMPI_Comm_split(comm, 0, rank, &own_), "MPI_Comm_split");
+  PMPI_Comm_set_errhandler(own_, MPI_ERRORS_RETURN);
   {
     const within omni;
-    // omni duplicates what it is given; a duplicate of the program's would have its attributes, and free them a second time.
-    int rank = 0;
-    PMPI_Comm_rank(comm, &rank);
-    omni::detail::check(PMPI_Comm_split(comm, 0, rank, &own_), "MPI_Comm_split");
-    PMPI_Comm_set_errhandler(own_, MPI_ERRORS_RETURN);
     transport.emplace(own_);
   }
   takes = true;
@@ -109,7 +110,15 @@ communicator::~communicator() {
   if (own_ != MPI_COMM_NULL && engine::get().is_active()) PMPI_Comm_free(&own_);  // else MPI_Finalize does
 }
 
-bool communicator::open() { return PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, on_free, &key, nullptr) == MPI_SUCCESS; }
-void communicator::close() { PMPI_Comm_free_keyval(&key); }
+bool communicator::open() {
+  if (PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, on_free, &key, nullptr) != MPI_SUCCESS) return false;
+  if (PMPI_Comm_split(MPI_COMM_SELF, 0, 0, &silent_) != MPI_SUCCESS) return false;
+  PMPI_Comm_set_errhandler(silent_, MPI_ERRORS_RETURN);
+  return true;
+}
+void communicator::close() {
+  PMPI_Comm_free(&silent_);
+  PMPI_Comm_free_keyval(&key);
+}
 
 }  // namespace preload

@@ -25,6 +25,8 @@ struct communicator : std::enable_shared_from_this<communicator> {
   /// At the end of MPI_Init, and before that of MPI.
   static bool open();
   static void close();
+  /// Of this process alone: for what needs a communicator, and whose errors are no business of the program's handlers.
+  static MPI_Comm silent() { return silent_; }
 
   communicator() = default;
   communicator(const communicator&) = delete;
@@ -46,6 +48,7 @@ struct communicator : std::enable_shared_from_this<communicator> {
   void decide(MPI_Comm comm);
   static int on_free(MPI_Comm comm, int key, void* value, void* extra);
 
+  static inline MPI_Comm silent_ = MPI_COMM_NULL;
   bool decided_ = false;
   MPI_Comm own_ = MPI_COMM_NULL;  // the same ranks, without the program's attributes
 };

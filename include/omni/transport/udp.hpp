@@ -135,14 +135,19 @@ class udp_socket {
   [[noreturn]] static void fail(const char* routine) {
     throw error(std::string("omni: ") + routine + " failed: " + std::generic_category().message(errno));
   }
+  // The peers are told it, and packets come from it.
+  static bool is_of_one_host(in_addr a) {
+    const auto n = ntohl(a.s_addr);
+    return n != INADDR_ANY && n != INADDR_BROADCAST && !IN_MULTICAST(n);
+  }
   void bind_to(const std::string& wanted) {
     const char* const told = std::getenv("OMNI_UDP_ADDRESS");  // NOLINT(concurrency-mt-unsafe): nobody sets it
     const auto name = !wanted.empty() ? wanted : told != nullptr ? std::string(told) : std::string();
     mine_.sin_family = AF_INET;
     if (name.empty()) mine_.sin_addr = first_interface();
-    else if (::inet_pton(AF_INET, name.c_str(), &mine_.sin_addr) != 1)
+    else if (::inet_pton(AF_INET, name.c_str(), &mine_.sin_addr) != 1 || !is_of_one_host(mine_.sin_addr))
       throw usage("omni: " + std::string(wanted.empty() ? "OMNI_UDP_ADDRESS" : "the address") + " is \"" + name +
-                  "\"; it has to be an IPv4 address");
+                  "\"; it has to be the IPv4 address of an interface");
     file_.own(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (file_ < 0) fail("socket");
     // As much as the system gives: what comes while this rank computes waits there.

@@ -152,6 +152,10 @@ class call : public call_blocks {
     packs = codec_->packs() && pack_ != packing::never;
     measure();
   }
+  /// Its memory goes to the next call, however long the request of this one is kept. Nothing follows.
+  void forget_codec() noexcept {
+    if (std::exchange(codec_, nullptr) != nullptr) keeps_.reset();
+  }
   /// Whether packed blocks may come: codes never are.
   [[nodiscard]] bool may_be_packed() const { return skips() && (!codec_ || codec_->packs()); }
   /// For an engine that looks at all of the input in its own way.

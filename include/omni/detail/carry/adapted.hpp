@@ -160,6 +160,9 @@ class adapted : public any_transport {
     if constexpr (requires { inner_.call_roll(time); }) return inner_.call_roll(time);
     else return any_transport::call_roll(time);
   }
+  [[nodiscard]] bool has_roll() const override {
+    return requires(plain & t, std::chrono::nanoseconds time) { t.call_roll(time); };
+  }
 
   [[nodiscard]] bool agrees_first() const override {
     if constexpr (requires { plain::agrees_first; }) return plain::agrees_first;

@@ -55,6 +55,8 @@ class any_transport : public interface {
   [[nodiscard]] virtual bool is_roll_called() { return false; }
   virtual void answer_roll() {}
   [[nodiscard]] virtual std::optional<std::vector<int>> call_roll(std::chrono::nanoseconds /*time*/) { return std::nullopt; }
+  /// Whether it can.
+  [[nodiscard]] virtual bool has_roll() const { return false; }
 
   // ---- what is the same on all ranks, once the transport is open
   /// Whether the ranks agree on every call before it starts.

@@ -72,25 +72,38 @@ inline dense_call dense_of(const call& c) {
 
 /// The same, with memory of its own for what MPI may not do in place, or does wrong: a reduce_scatter into the input, and a reduce
 /// in place to another root than rank 0 (MPICH 4.0.2 crashes). The ranks may differ in it.
-struct dense_memory {
-  dense_call dense;
-  std::vector<std::byte> apart;
-
+class dense_memory {
+ public:
   explicit dense_memory(const call& c) : dense(dense_of(c)) {
     const auto n = dense.out.size();
     if (dense.kind == collective_kind::reduce_scatter && (n == 0 || c.in_place())) {
-      apart.resize(n + 1);  // MPICH wants an address also for nothing
-      dense.out = std::span(apart).first(n);
+      dense.out = take(n + 1).first(n);  // MPICH wants an address also for nothing
     } else if (dense.kind == collective_kind::reduce && n != 0 && c.in_place()) {
-      apart.assign(dense.in.begin(), dense.in.end());
-      dense.in = apart;
+      const auto copy = take(dense.in.size());
+      copy_bytes(copy.data(), dense.in.data(), copy.size());
+      dense.in = copy;
     }
   }
   /// When it is done.
-  void settle(const call& c) const {
-    if (dense.kind != collective_kind::reduce_scatter || apart.empty()) return;
-    std::copy(apart.begin(), apart.end() - 1, c.out.begin());
+  void settle(const call& c, report& r) const {
+    if (!apart_) return;
+    r.extra_bytes += (*apart_)->bytes();
+    if (dense.kind == collective_kind::reduce_scatter) copy_bytes(c.out.data(), dense.out.data(), dense.out.size());
   }
+
+  dense_call dense;
+
+ private:
+  struct room {
+    packet_buffers memory;
+    [[nodiscard]] std::size_t bytes() const { return memory.bytes(); }
+  };
+  std::span<std::byte> take(std::size_t bytes) {
+    auto& memory = (*apart_.emplace()).memory;
+    memory.rewind();
+    return memory.take(bytes);
+  }
+  std::optional<borrowed<room>> apart_;  // a plan's next run has it again
 };
 
 /// The transport's own collective, not blocking.
@@ -119,6 +132,7 @@ class native_engine {
   [[nodiscard]] static bool sends_itself() { return false; }
   [[nodiscard]] awaited awaits() const { return {{}, "MPI's own collective"}; }
   void finish(report& r) const {
+    r.extra_bytes += extra_.extra_bytes;
     r.topology = "mpi";
     r.blocks_total = r.blocks_sent = r.union_blocks = call_.blocks_there();
   }
@@ -126,13 +140,14 @@ class native_engine {
  private:
   void settle() {
     if (reduced_) return;
-    under_way_->settle(call_);
+    under_way_->settle(call_, extra_);
     reduced_ = true;
   }
 
   const call& call_;
   any_transport& transport_;
   std::optional<dense_memory> under_way_;
+  report extra_;
   bool reduced_ = false;
 };
 

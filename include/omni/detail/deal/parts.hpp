@@ -30,6 +30,7 @@ class parts {
     std::size_t rows = 0;
     for (const auto& p : all_) {
       rows = std::max(rows, p.blocks);
+      largest_ = std::max(largest_, p.size);
       blocks_ += p.blocks;
     }
     map_ = stripes::of_shares(rows, std::max<std::size_t>(all_.size(), 1), longest_stripe);
@@ -49,6 +50,8 @@ class parts {
 
   [[nodiscard]] const stripes& map() const { return map_; }
   [[nodiscard]] std::size_t count() const { return all_.size(); }
+  /// Elements of the largest part.
+  [[nodiscard]] std::size_t largest() const { return largest_; }
   [[nodiscard]] const part& operator[](std::size_t k) const { return all_[k]; }
   /// That are there.
   [[nodiscard]] std::size_t blocks() const { return blocks_; }
@@ -62,7 +65,7 @@ class parts {
 
  private:
   std::vector<part> all_;
-  std::size_t blocks_ = 0;
+  std::size_t blocks_ = 0, largest_ = 0;
   stripes map_;
 };
 

@@ -68,7 +68,7 @@ class family_engine final : public staged_engine {
       case collective_kind::allreduce:
         break;
     }
-    costs().extra_bytes += s_->bytes();
+    has_memory(s_->bytes());
   }
   family_engine(const family_engine&) = delete;
   family_engine(family_engine&&) = delete;

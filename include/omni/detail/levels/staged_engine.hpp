@@ -85,6 +85,7 @@ class staged_engine {
   }
   void finish(report& r) const {
     r = report_;
+    r.extra_bytes += own_bytes_;
     r.topology = hierarchical<>::name;
     r.blocks_total = call_.blocks_there();
   }
@@ -115,7 +116,8 @@ class staged_engine {
     }
     stages_.push_back({std::move(operation), ranks, which, what});
   }
-  [[nodiscard]] report& costs() { return report_; }
+  /// Memory of the engine, beside what its stages have.
+  void has_memory(std::size_t bytes) { own_bytes_ = bytes; }
 
  private:
   struct stage {
@@ -149,7 +151,7 @@ class staged_engine {
 
   call call_;
   std::vector<stage> stages_;
-  std::size_t at_ = 0;
+  std::size_t at_ = 0, own_bytes_ = 0;
   report report_;
 };
 

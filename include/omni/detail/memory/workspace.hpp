@@ -48,12 +48,12 @@ template <class State>
 class borrowed {
  public:
   borrowed() {
-    auto& pool = spare();
-    if (pool.empty()) {
+    auto* const pool = spare();
+    if (pool == nullptr || pool->empty()) {
       state_ = std::make_unique<State>();
     } else {
-      state_ = std::move(pool.back());
-      pool.pop_back();
+      state_ = std::move(pool->back());
+      pool->pop_back();
     }
   }
   borrowed(borrowed&&) noexcept = default;
@@ -62,8 +62,8 @@ class borrowed {
   borrowed& operator=(const borrowed&) = delete;
   ~borrowed() {
     if (state_ == nullptr || state_->bytes() > most_kept()) return;
-    auto& pool = spare();
-    if (pool.size() < keep) pool.push_back(std::move(state_));
+    auto* const pool = spare();
+    if (pool != nullptr && pool->size() < keep) pool->push_back(std::move(state_));
   }
 
   State* operator->() const { return state_.get(); }
@@ -79,9 +79,16 @@ class borrowed {
     else return std::size_t{64} << 20U;
   }
 
-  static std::vector<std::unique_ptr<State>>& spare() {
-    thread_local std::vector<std::unique_ptr<State>> pool;
-    return pool;
+  // None where the thread ends: statics, and whatever else borrows, may be destroyed after it.
+  static std::vector<std::unique_ptr<State>>* spare() {
+    thread_local bool gone = false;  // trivially destructible: can be looked at later
+    struct kept {
+      std::vector<std::unique_ptr<State>> all;
+      ~kept() { gone = true; }
+    };
+    if (gone) return nullptr;
+    thread_local kept pool;
+    return &pool.all;
   }
   std::unique_ptr<State> state_;
 };

@@ -36,7 +36,8 @@ class contribution {
   /// Whether null blocks are left out. All ranks of a call say the same.
   [[nodiscard]] static bool is_sparse(const call& c) {
     constexpr std::size_t least_bytes = std::size_t{4} << 10U, least_block_bytes = 256;
-    return c.skips() && c.equal_blocks() && c.bytes() >= least_bytes && c.uniform_block() * c.element_bytes() >= least_block_bytes;
+    return c.skips() && c.equal_blocks() && c.bytes() >= least_bytes &&
+           std::min(c.uniform_block(), c.size()) * c.element_bytes() >= least_block_bytes;
   }
   /// Bytes that a rank's contribution takes at most, with what it folds of a part that is not the only one.
   [[nodiscard]] static std::size_t largest(const call& c, std::size_t parts) {

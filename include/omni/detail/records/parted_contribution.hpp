@@ -42,7 +42,7 @@ class parted_contribution {
   }
   /// Elements of a block, but the last of a part.
   [[nodiscard]] static std::size_t block_of(const call& c) {
-    return std::min(c.uniform_block(), std::max<std::size_t>(c.size(), 1));
+    return std::min(c.uniform_block(), std::max<std::size_t>(c.cut() != nullptr ? c.cut()->largest() : c.size(), 1));
   }
   /// Bytes that a rank's contribution has at most.
   [[nodiscard]] static std::size_t largest(const call& c, std::size_t ranks, rows r) {

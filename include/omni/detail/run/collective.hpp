@@ -74,7 +74,7 @@ class collective : public operation_base {
     if (own_) keeps_ = transport_.keep_alive();
     ticket_ = transport_.queue();
     agrees_ = transport_.agrees_first() || call_.goes_on;
-    if (!call_.is_stage) patience_ = patience(waits_at_most(call_.limit));
+    if (!call_.is_stage) patience_ = patience(waits_at_most(call_.limit), transport_.has_roll());
   }
 
   /// They find that the calls differ.
@@ -143,7 +143,7 @@ class collective : public operation_base {
       case stage::comparing:
         return has_window() ? yield() : comparison_->wait();
       case stage::running:
-        return engine_->wait();
+        return unannounced_ && has_window() ? yield() : engine_->wait();
     }
   }
 
@@ -173,7 +173,10 @@ class collective : public operation_base {
     if (!agrees_) return false;
     if (call_.is_agreed_by_terms && !records_) return false;
     if (how_.chooser != nullptr && bypasses(*how_.chooser, call_, transport_)) {
-      if (records_) records_->skip();
+      unannounced_ = true;
+      if (!records_) return false;
+      transport_.shared_window()->records().expect_alive(number_);
+      records_->skip();
       return false;
     }
     if (records_) {
@@ -329,6 +332,7 @@ class collective : public operation_base {
   bool ran() {
     const bool moved = engine_->progress();
     begun_ = begun_ || moved;
+    if (!moved && unannounced_ && has_window() && ++in_vain_ % 64 == 0) transport_.shared_window()->records().expect_alive(number_);
     if (!engine_->done()) return moved;
     const auto before = report_;
     engine_->finish(report_);
@@ -364,6 +368,7 @@ class collective : public operation_base {
     release();
     if (!call_.is_part && !call_.is_stage) trace(rank_, report_, call_.kind, before_);  // else the whole is told of
     if (call_.may_be_late()) call_.let_go();                                            // the next call may have its buffers
+    call_.forget_codec();
     complete();
   }
   // Buffers go back, or are given up, before anybody else can take them.
@@ -371,6 +376,7 @@ class collective : public operation_base {
     if (std::exchange(engine_, nullptr) != nullptr) drop_engine();
     comparison_.reset();
     room_.clear();
+    agreement_.reset();
   }
 
   // ---- waits and errors
@@ -441,6 +447,7 @@ class collective : public operation_base {
   bool handed_over_ = false, called_off_ = false;
   std::uint32_t ticket_ = 0, number_ = 0;  // of its turn; of the call on the transport
   bool holds_turn_ = false, begun_ = false, encodes_ = false;
+  bool unannounced_ = false;        // MPI's own, without a word to the other ranks: one that has given up does not come
   bool fails_alone_ = false;        // once all messages have come: no other rank waits for this one
   std::optional<patience> doomed_;  // there is, where another operation has failed
   unsigned in_vain_ = 0;

@@ -49,10 +49,12 @@ class pair_exchange {
     pairs.limit = plan.limit;
     pairs.is_part = true;
     merge(transport);
-    if (!failure_) {  // what is there is lost from here on, and not by a call that was wrong
-      pairs.result_keys->clear();
-      pairs.result_rows->clear();
+    if (failure_) {  // by a call that was wrong the caller's are not lost, whatever the ranks still have to do
+      pairs.result_keys = &no_keys_;
+      pairs.result_rows = &no_rows_;
     }
+    pairs.result_keys->clear();
+    pairs.result_rows->clear();
     sizes_ = {pairs.sizes.largest_key, pairs.sizes.pairs, pairs.sizes.width};
     if (ranks_ != 1) tell(rounds);
   }
@@ -178,6 +180,7 @@ class pair_exchange {
   double merging_ = 0;  // seconds
   std::optional<distinct_pairs> mine_;
   std::exception_ptr failure_;
+  byte_vector no_keys_, no_rows_;
   std::array<std::uint64_t, 3> sizes_{};
   std::optional<recorded_pairs> records_;
   summary::policies policies_{{}, {}, {}};

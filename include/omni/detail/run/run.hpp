@@ -50,6 +50,16 @@ decltype(auto) transport_of(Comm& comm) {
   }
 }
 
+/// Before a call that goes to MPI without a word: where ranks share memory, until all are through with the records of the calls
+/// before it. A rank that fails there does not come, and inside MPI nobody would hear of it.
+inline void await_records(any_transport& transport) {
+  auto* const w = transport.shared_window();
+  if (w == nullptr) return;
+  while (!w->records().all_took()) {
+    w->records().expect_next_alive();
+    if (!operation_base::progress_all()) yield();
+  }
+}
 /// What MPI did for a call.
 inline report run_natively(any_transport& transport, const call& c, const stopwatch& watch) {
   // MPI's blocking call drives nothing of ours, and a peer may need what this thread has under way before it gets here.
@@ -60,7 +70,7 @@ inline report run_natively(any_transport& transport, const call& c, const stopwa
   try {
     const dense_memory m(c);
     transport.run_dense(m.dense);
-    m.settle(c);
+    m.settle(c, r);
   } catch (const std::exception& e) {
     break_off(transport, e.what());
     throw;
@@ -97,7 +107,11 @@ report run(any_transport& transport, const call& c, const Topology& topology) {
     // What all ranks go by alike is known when the communicator is open.
     if (c.native != nullptr && transport.size() > 1 && (!transport.is_open() || may_bypass(topology, c, transport))) {
       settle_queue(transport, waits_at_most(c.limit));
-      if (bypasses(topology, c, transport)) return run_natively(transport, c, stopwatch());
+      if (bypasses(topology, c, transport)) {
+        const stopwatch watch;
+        await_records(transport);
+        return run_natively(transport, c, watch);
+      }
     }
   }
   collective_by<Topology> op(transport, c, topology);

@@ -141,6 +141,8 @@ class shared_records : public record_sizes {
   /// The same of the first call of which this rank has not told.
   void give_up_next() { give_up(told_); }
   void expect_next_alive() const { expect_alive(told_); }
+  /// Whether all ranks are through with the records of all calls of which this rank has told.
+  [[nodiscard]] bool all_took() { return all_took(told_ - 1); }
   /// For a rank that waits, or begins, in a call. Not even this rank may go on: what it left of a call that failed is still there.
   void expect_alive(std::uint32_t call) const {
     for (std::size_t r = 0; r < segments_->ranks(); ++r) {
