@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The omni authors
 // SPDX-License-Identifier: BSL-1.0
 //
-// A program in C++ that knows nothing of omni: three threads, each with a communicator of its own, that reduce at the same time.
+// A program in C++ that knows nothing of omni: three threads, each with communicators of its own, that reduce at the same time.
 
 #include <mpi.h>
 
@@ -26,9 +26,12 @@ void reduce(MPI_Comm comm, int thread) {
     std::vector<std::complex<double>> in(n), out(n);
     for (std::size_t i = 0; i < n; i += 10) in[i] = {static_cast<double>(thread + 1), static_cast<double>(rank)};
     MPI_Request request = MPI_REQUEST_NULL;
-    if (call % 2 == 0) MPI_Allreduce(in.data(), out.data(), static_cast<int>(n), MPI_CXX_DOUBLE_COMPLEX, MPI_SUM, comm);
-    else MPI_Iallreduce(in.data(), out.data(), static_cast<int>(n), MPI_CXX_DOUBLE_COMPLEX, MPI_SUM, comm, &request);
+    MPI_Comm on = comm;
+    if (call % 5 == 0) MPI_Comm_dup(comm, &on);  // the first call on it makes a communicator, while other threads wait
+    if (call % 2 == 0) MPI_Allreduce(in.data(), out.data(), static_cast<int>(n), MPI_CXX_DOUBLE_COMPLEX, MPI_SUM, on);
+    else MPI_Iallreduce(in.data(), out.data(), static_cast<int>(n), MPI_CXX_DOUBLE_COMPLEX, MPI_SUM, on, &request);
     MPI_Wait(&request, MPI_STATUS_IGNORE);
+    if (on != comm) MPI_Comm_free(&on);
     for (std::size_t i = 0; i < n; ++i) {
       const std::complex<double> wanted = i % 10 != 0 ? 0.0 : std::complex<double>((thread + 1) * size, size * (size - 1) / 2);
       if (out[i] != wanted) ++wrong;
