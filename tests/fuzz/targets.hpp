@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <omni/detail/slots/slot_worker.hpp>
 #include <omni/omni.hpp>
 #include <optional>
 #include <span>

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <omni/detail/slots/slot_worker.hpp>
 #include <omni/omni.hpp>
 #include <optional>
 #include <span>
