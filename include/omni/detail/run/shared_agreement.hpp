@@ -6,12 +6,14 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <optional>
 #include <span>
 
 #include "../../report.hpp"
 #include "../../topology/automatic.hpp"
 #include "../call/call.hpp"
+#include "../call/failure.hpp"
 #include "../call/own_record.hpp"
 #include "../call/stopwatch.hpp"
 #include "../records/contribution.hpp"
@@ -239,6 +241,8 @@ class shared_agreement {
     try {
       f();
     } catch (...) {
+      // In this order: whoever sees that all are through with the records may go to MPI, where nobody hears of it any more.
+      if (reason_to_break(std::current_exception())) window_->records().give_up(number_);
       window_->records().take(number_);
       throw;
     }
