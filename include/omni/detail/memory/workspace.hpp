@@ -83,8 +83,13 @@ class borrowed {
   static std::vector<std::unique_ptr<State>>* spare() {
     thread_local bool gone = false;  // trivially destructible: can be looked at later
     struct kept {
-      std::vector<std::unique_ptr<State>> all;
+      kept() = default;
+      kept(const kept&) = delete;
+      kept(kept&&) = delete;
+      kept& operator=(const kept&) = delete;
+      kept& operator=(kept&&) = delete;
       ~kept() { gone = true; }
+      std::vector<std::unique_ptr<State>> all;
     };
     if (gone) return nullptr;
     thread_local kept pool;

@@ -50,12 +50,12 @@ decltype(auto) transport_of(Comm& comm) {
   }
 }
 
-/// Before a call that goes to MPI without a word: where ranks share memory, until all are through with the records of the calls
-/// before it. A rank that fails there does not come, and inside MPI nobody would hear of it.
+/// Before a call that goes to MPI without a word: where ranks share memory, until all are through with the records of those before
+/// it that may fail, for a rank that does will not come, and inside MPI nobody hears of it.
 inline void await_records(any_transport& transport) {
   auto* const w = transport.shared_window();
   if (w == nullptr) return;
-  while (!w->records().all_took()) {
+  while (!w->records().is_safe()) {
     w->records().expect_next_alive();
     if (!operation_base::progress_all()) yield();
   }

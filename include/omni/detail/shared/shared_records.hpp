@@ -141,8 +141,10 @@ class shared_records : public record_sizes {
   /// The same of the first call of which this rank has not told.
   void give_up_next() { give_up(told_); }
   void expect_next_alive() const { expect_alive(told_); }
-  /// Whether all ranks are through with the records of all calls of which this rank has told.
-  [[nodiscard]] bool all_took() { return all_took(told_ - 1); }
+  /// A call that may still fail on one rank when all others have what they need of it.
+  void note_risk(std::uint32_t call) { risky_ = call + 1; }
+  /// Whether all ranks are through with the records of all such calls.
+  [[nodiscard]] bool is_safe() { return told_ - risky_ >= records || all_took(risky_ - 1); }
   /// For a rank that waits, or begins, in a call. Not even this rank may go on: what it left of a call that failed is still there.
   void expect_alive(std::uint32_t call) const {
     for (std::size_t r = 0; r < segments_->ranks(); ++r) {
@@ -213,6 +215,7 @@ class shared_records : public record_sizes {
   const segments* segments_;
   std::size_t control_, data_;
   std::uint32_t told_ = 0;             // calls of which this rank has told, or had nothing to
+  std::uint32_t risky_ = 0;            // the last that may fail late, from 1
   std::array<bool, records> taken_{};  // records after the oldest that is not
   std::uint32_t all_taken_ = 0;        // records that all are known to have taken
   struct large_record {
