@@ -85,11 +85,10 @@ class dense_memory {
     }
   }
   /// When it is done.
-  void settle(const call& c, report& r) const {
-    if (!apart_) return;
-    r.extra_bytes += (*apart_)->bytes();
-    if (dense.kind == collective_kind::reduce_scatter) copy_bytes(c.out.data(), dense.out.data(), dense.out.size());
+  void settle(const call& c) const {
+    if (apart_ && dense.kind == collective_kind::reduce_scatter) copy_bytes(c.out.data(), dense.out.data(), dense.out.size());
   }
+  [[nodiscard]] std::size_t bytes() const { return apart_ ? (*apart_)->bytes() : 0; }
 
   dense_call dense;
 
@@ -132,7 +131,7 @@ class native_engine {
   [[nodiscard]] static bool sends_itself() { return false; }
   [[nodiscard]] awaited awaits() const { return {{}, "MPI's own collective"}; }
   void finish(report& r) const {
-    r.extra_bytes += extra_.extra_bytes;
+    if (under_way_) r.extra_bytes += under_way_->bytes();
     r.topology = "mpi";
     r.blocks_total = r.blocks_sent = r.union_blocks = call_.blocks_there();
   }
@@ -140,14 +139,13 @@ class native_engine {
  private:
   void settle() {
     if (reduced_) return;
-    under_way_->settle(call_, extra_);
+    under_way_->settle(call_);
     reduced_ = true;
   }
 
   const call& call_;
   any_transport& transport_;
   std::optional<dense_memory> under_way_;
-  report extra_;
   bool reduced_ = false;
 };
 

@@ -29,9 +29,7 @@ constexpr std::uint32_t stirred(std::uint32_t x) {
 }
 /// 32 bits, uniform; the upper ones are mixed best.
 constexpr std::uint32_t draw(std::uint32_t key, std::uint32_t i) { return stirred(i * draw_step + key); }
-/// 64 bits.
-constexpr std::uint64_t draw_long(std::uint32_t key, std::uint32_t i) { return std::uint64_t{draw(key, i)} << 32U | draw(~key, i); }
-/// Calls f(i, drawn) for all i below n, where `drawn` is draw(key, i), or draw_long(key, i) if Bits has 64. In vectors, as
+/// Calls f(i, drawn) for all i below n, where `drawn` is draw(key, i), before draw(~key, i) if Bits has 64. In vectors, as
 /// for_each_index. Precondition: n < 2^32. Returns the OR of what f returns, if it returns anything.
 template <class Bits, class F>
 [[gnu::always_inline]] inline Bits for_each_draw(std::uint32_t key, std::size_t n, const F& f) {

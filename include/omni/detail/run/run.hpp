@@ -70,7 +70,8 @@ inline report run_natively(any_transport& transport, const call& c, const stopwa
   try {
     const dense_memory m(c);
     transport.run_dense(m.dense);
-    m.settle(c, r);
+    m.settle(c);
+    r.extra_bytes = m.bytes();
   } catch (const std::exception& e) {
     break_off(transport, e.what());
     throw;
