@@ -242,7 +242,7 @@ TEST_CASE("packed: what is unpacked is the block, and nothing beside it is writt
           const auto read_block = read(packed, n, element, read_bytes);
           CHECK(read_bytes == length);
           CHECK(read_block == block);
-          CHECK(omni::detail::count_packed(packed, n) == (is_plain(packed) ? n : found));
+          CHECK(omni::detail::packed_head(packed, n).elements == (is_plain(packed) ? n : found));
         }
 }
 

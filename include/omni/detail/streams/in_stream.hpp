@@ -111,7 +111,7 @@ class in_stream {
   }
   /// How many elements a packed block at the front, of n, says it has that are not null; n, if it is plain.
   [[nodiscard]] std::size_t count_packed(std::size_t n) const {
-    return detail::count_packed(slots_[index(read_)].packet.rest(), n);
+    return packed_head(slots_[index(read_)].packet.rest(), n).elements;
   }
   /// Reads them, and sets a bit for each. Precondition for both: the block at the front is_packed().
   [[nodiscard]] packed_elements read_packed(std::size_t n, std::size_t element, std::span<std::uint64_t> bits) const {

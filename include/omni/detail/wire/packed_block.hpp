@@ -31,6 +31,12 @@ inline constexpr std::size_t most_indexed = std::size_t{1} << 16U;  ///< element
 /// Bytes of an index into a block of n elements.
 inline std::size_t bytes_of_index(std::size_t n) { return n <= 256 ? 1 : 2; }
 
+/// Bytes of the bitmap or the list of a block of n elements, so many of them not null.
+inline std::size_t bytes_of_places(block_form form, std::size_t n, std::size_t found) {
+  if (form == block_form::bitmap) return words_of(n) * sizeof(std::uint64_t);
+  return form == block_form::list ? found * bytes_of_index(n) : 0;
+}
+
 /// When blocks are plain: where that is shortest; or where no element is null, so that a block says of each whether it is.
 enum class plain_blocks { if_shortest, if_full };
 
@@ -41,17 +47,41 @@ struct packed_shape {
 
   packed_shape(std::size_t n, std::size_t element, std::size_t found, plain_blocks plain = plain_blocks::if_shortest)
       : bytes(n * element) {
-    const auto shorter = [&](block_form f, std::size_t b) {
+    const auto shorter = [&](block_form f) {
+      const auto b = bytes_of_places(f, n, found) + found * element;
       if (b < bytes) form = f, bytes = b;
     };
     if (plain == plain_blocks::if_full && found < n) bytes = most_bytes(n, element, n);
-    if (n < most_packed) shorter(block_form::bitmap, words_of(n) * sizeof(std::uint64_t) + found * element);
-    if (n <= most_indexed) shorter(block_form::list, found * (bytes_of_index(n) + element));
+    if (n < most_packed) shorter(block_form::bitmap);
+    if (n <= most_indexed) shorter(block_form::list);
     bytes += sizeof(packed_header);
   }
   /// No block of n elements takes more, of which so many or fewer are not null.
   [[nodiscard]] static std::size_t most_bytes(std::size_t n, std::size_t element, std::size_t found) {
-    return sizeof(packed_header) + words_of(n) * sizeof(std::uint64_t) + found * element;
+    return sizeof(packed_header) + bytes_of_places(block_form::bitmap, n, found) + found * element;
+  }
+};
+
+/// What a packed block of n elements says of itself. It need be none.
+struct packed_head {
+  block_form form;
+  std::size_t count;     ///< as it is written
+  std::size_t elements;  ///< that follow
+  std::size_t before;    ///< bytes, and then the elements
+
+  packed_head(std::span<const std::byte> from, std::size_t n) {
+    packed_header h = 0;
+    std::memcpy(&h, from.data(), std::min(sizeof(h), from.size()));
+    form = block_form{h >> 30U};
+    count = h & (most_packed - 1);
+    elements = form == block_form::plain ? n : count;
+    before = sizeof(h) + bytes_of_places(form, n, elements);
+  }
+  /// Whether all of it is there, and a block of n elements has that form. Where the elements belong is not looked at.
+  [[nodiscard]] bool is_within(std::size_t bytes, std::size_t n, std::size_t element) const {
+    const bool fits =
+        form == block_form::plain ? count == 0 : count <= n && (form == block_form::bitmap || form == block_form::list);
+    return fits && (form != block_form::list || n <= most_indexed) && bytes >= before + elements * element;
   }
 };
 
@@ -86,16 +116,12 @@ class block_packer {
   }
   /// Or takes one that is packed: what `from` begins with, which stays until it is written.
   void take(std::span<const std::byte> from, std::size_t n, std::size_t element) {
-    packed_header h = 0;
-    std::memcpy(&h, from.data(), std::min(sizeof(h), from.size()));
+    const packed_head head(from, n);
     made_ = from;
     n_ = n;
-    found_ = h & (most_packed - 1);
-    shape_.form = block_form{h >> 30U};
-    auto bytes = sizeof(h) + elements() * element;
-    if (shape_.form == block_form::bitmap) bytes += words_of(n) * sizeof(std::uint64_t);
-    if (shape_.form == block_form::list) bytes += found_ * bytes_of_index(n);
-    shape_.bytes = std::min(bytes, from.size());
+    found_ = head.elements;
+    shape_.form = head.form;
+    shape_.bytes = std::min(head.before + found_ * element, from.size());
   }
   /// How many bytes it takes.
   [[nodiscard]] std::size_t bytes() const { return shape_.bytes; }
@@ -161,13 +187,14 @@ class block_packer {
   std::vector<std::byte> scratch_;
 };
 
-/// Of a packed block: how many elements it says it has that are not null; n, if it is plain. It need be none.
-inline std::size_t count_packed(std::span<const std::byte> from, std::size_t n) {
-  packed_header h = 0;
-  std::memcpy(&h, from.data(), std::min(sizeof(h), from.size()));
-  return block_form{h >> 30U} == block_form::plain ? n : h & (most_packed - 1);
+inline std::size_t index_in_list(const std::byte* list, std::size_t i, bool wide) {
+  if (!wide) return static_cast<std::size_t>(list[i]);
+  std::uint16_t index = 0;
+  std::memcpy(&index, list + 2 * i, sizeof(index));
+  return index;
 }
-/// Those elements.
+
+/// The elements of a packed block that are not null.
 struct packed_elements {
   const std::byte* elements = nullptr;
   std::size_t found = 0, bytes = 0;  ///< bytes of the block, 0 if it is none
@@ -176,23 +203,16 @@ struct packed_elements {
 /// believed before it is checked.
 inline packed_elements read_packed(std::span<const std::byte> from, std::size_t n, std::size_t element,
                                    std::span<std::uint64_t> bits) {
-  packed_header h = 0;
-  if (from.size() < sizeof(h)) return {};
-  std::memcpy(&h, from.data(), sizeof(h));
-  const std::size_t found = h & (most_packed - 1);
-  const auto form = block_form{h >> 30U};
-  if (form == block_form::plain) {
-    if (found != 0 || from.size() < sizeof(h) + n * element) return {};
+  const packed_head head(from, n);
+  if (!head.is_within(from.size(), n, element)) return {};
+  const auto found = head.elements;
+  const packed_elements read{from.data() + head.before, found, head.before + found * element};
+  const auto* const at = from.data() + sizeof(packed_header);
+  if (head.form == block_form::plain) {
     for (std::size_t i = 0; i < n; i += 64) bits[i / 64] = ones(std::min<std::size_t>(n - i, 64));
-    return {from.data() + sizeof(h), n, sizeof(h) + n * element};
+    return read;
   }
-  const bool is_list = form == block_form::list;
-  if (found > n || (!is_list && form != block_form::bitmap) || (is_list && n > most_indexed)) return {};
-  const auto before = sizeof(h) + (is_list ? found * bytes_of_index(n) : bits.size_bytes());
-  const packed_elements read{from.data() + before, found, before + found * element};
-  if (from.size() < read.bytes) return {};
-  const auto* const at = from.data() + sizeof(h);
-  if (!is_list) {
+  if (head.form == block_form::bitmap) {
     std::memcpy(bits.data(), at, bits.size_bytes());
     const bool past = n % 64 != 0 && (bits.back() & ~ones(n % 64)) != 0;
     return past || count_bits(bits) != found ? packed_elements{} : read;
@@ -201,12 +221,7 @@ inline packed_elements read_packed(std::span<const std::byte> from, std::size_t 
   std::size_t least = 0;
   const bool wide = bytes_of_index(n) == 2;
   for (std::size_t i = 0; i < found; ++i) {
-    auto index = static_cast<std::size_t>(at[i]);
-    if (wide) {
-      std::uint16_t of_two = 0;
-      std::memcpy(&of_two, at + 2 * i, sizeof(of_two));
-      index = of_two;
-    }
+    const auto index = index_in_list(at, i, wide);
     if (index < least || index >= n) return {};
     least = index + 1;
     bits[index / 64] |= std::uint64_t{1} << (index % 64);
@@ -218,30 +233,19 @@ inline packed_elements read_packed(std::span<const std::byte> from, std::size_t 
 /// it is none. Nothing that it says is believed before it is checked.
 inline std::size_t unpack_block(std::span<const std::byte> from, std::size_t n, const null_element& null, std::byte* to,
                                 bool is_null = false) {
-  packed_header h = 0;
-  if (from.size() < sizeof(h)) return 0;
-  std::memcpy(&h, from.data(), sizeof(h));
-  auto rest = from.subspan(sizeof(h));
+  const packed_head head(from, n);
   const auto element = null.bytes();
-  const std::size_t found = h & (most_packed - 1);
-  if (found > n) return 0;
-  const auto take = [&](std::size_t bytes) {
-    const auto* const at = rest.size() < bytes ? nullptr : rest.data();
-    if (at != nullptr) rest = rest.subspan(bytes);
-    return at;
-  };
-  switch (block_form{h >> 30U}) {
-    case block_form::plain: {
-      const auto* const all = take(n * element);
-      if (found != 0 || all == nullptr) return 0;
-      copy_bytes(to, all, n * element);
+  if (!head.is_within(from.size(), n, element)) return 0;
+  const auto found = head.elements;
+  const auto* const places = from.data() + sizeof(packed_header);
+  const auto* elements = from.data() + head.before;
+  if (head.form != block_form::plain && !is_null) fill(to, n * element, null);
+  switch (head.form) {
+    case block_form::plain:
+      copy_bytes(to, elements, n * element);
       break;
-    }
     case block_form::bitmap: {
-      const auto* bits = take(words_of(n) * sizeof(std::uint64_t));
-      const auto* elements = bits == nullptr ? nullptr : take(found * element);
-      if (elements == nullptr) return 0;
-      if (!is_null) fill(to, n * element, null);
+      const auto* bits = places;
       std::size_t left = found;
       std::array<std::uint64_t, 64> some;  // NOLINT(cppcoreguidelines-pro-type-member-init): copied, for words are aligned
       for (std::size_t first = 0; first < n; first += 64 * some.size()) {
@@ -258,22 +262,12 @@ inline std::size_t unpack_block(std::span<const std::byte> from, std::size_t n, 
       break;
     }
     case block_form::list: {
-      if (n > most_indexed) return 0;
-      const auto* indexes = take(found * bytes_of_index(n));
-      const auto* elements = indexes == nullptr ? nullptr : take(found * element);
-      if (elements == nullptr) return 0;
-      if (!is_null) fill(to, n * element, null);
       std::size_t least = 0;
       bool ascend = true;
       const bool wide = bytes_of_index(n) == 2;
       with_element_size(element, [&](auto bytes) {
         for (std::size_t i = 0; i < found && ascend; ++i, elements += bytes) {
-          auto at = static_cast<std::size_t>(indexes[i]);
-          if (wide) {
-            std::uint16_t index = 0;
-            std::memcpy(&index, indexes + 2 * i, sizeof(index));
-            at = index;
-          }
+          const auto at = index_in_list(places, i, wide);
           ascend = at >= least && at < n;
           if (!ascend) return;
           least = at + 1;
@@ -283,10 +277,8 @@ inline std::size_t unpack_block(std::span<const std::byte> from, std::size_t n, 
       if (!ascend) return 0;
       break;
     }
-    default:
-      return 0;
   }
-  return from.size() - rest.size();
+  return head.before + found * element;
 }
 
 }  // namespace omni::detail
