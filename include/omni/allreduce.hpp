@@ -15,7 +15,7 @@
 //
 //     partition   detail/call/call.hpp asks the policy of partition/
 //     detect      detail/streams/block_scanner.hpp, with detail/detect/mark.hpp or the policy of detect/
-//     pack        detail/streams/out_stream.hpp, detail/wire/packet.hpp
+//     pack        detail/streams/stream_scan.hpp, out_stream.hpp there, detail/wire/packet.hpp
 //     exchange    detail/streams/stream_exchange.hpp, over detail/carry/any_mailbox.hpp
 //     fold        detail/streams/owner_fold.hpp, by detail/call/element_loops.hpp
 //     deliver     detail/streams/streams.hpp

@@ -44,7 +44,7 @@ struct topology_traits {
 
 /// One call from start to end: the state machine that blocking calls, requests and plans all drive. The ranks agree, where the
 /// transport makes that cheap; then the topology's engine does the work. The six stops of the data (partition, detect, pack,
-/// exchange, fold, deliver) are in detail/streams/streams.hpp, in this order, and the fold in owner_fold.hpp.
+/// exchange, fold, deliver) are in detail/streams/: streams.hpp runs them, stream_scan.hpp has the first, owner_fold.hpp the fold.
 ///
 ///     queued      until it is the call's turn on the communicator
 ///     telling     each rank leaves the others a record, where they share memory; then, where the tensor went with it,
