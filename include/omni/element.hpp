@@ -85,6 +85,9 @@ namespace detail {
 
 template <class T>
 inline constexpr bool is_small_float = std::is_same_v<T, half> || std::is_same_v<T, bfloat16>;
+/// Real numbers that quantisers encode, and that can share an exponent.
+template <class T>
+inline constexpr bool is_roundable = std::is_same_v<T, float> || std::is_same_v<T, double> || is_small_float<T>;
 
 /// An unsigned integer of so many bytes.
 template <std::size_t Bytes>

@@ -20,10 +20,6 @@
 
 namespace omni::detail {
 
-/// Of elements that can be encoded.
-template <class T>
-inline constexpr bool is_encodable = std::is_same_v<T, float> || std::is_same_v<T, double> || is_small_float<T>;
-
 /// A code begins with the key from which its random numbers are drawn; 0 says that it is null.
 using code_key = std::uint32_t;
 

@@ -243,14 +243,10 @@ const fixed_loops* native_loops() {
     return nullptr;
   }
 }
-/// Floating-point numbers that can share an exponent.
-template <class T>
-inline constexpr bool is_real =
-    std::is_same_v<T, float> || std::is_same_v<T, double> || std::is_same_v<T, half> || std::is_same_v<T, bfloat16>;
 /// Sums of floating-point numbers by a shared exponent.
 template <class T, class Op>
 const fixed_loops* shared_loops(int bits) {
-  if constexpr (is_real<T> && std::is_same_v<Op, sum>) {
+  if constexpr (is_roundable<T> && std::is_same_v<Op, sum>) {
     static constexpr auto narrow = shared_as_words<T, 32>::table();
     static constexpr auto wide = shared_as_words<T, 64>::table();
     return bits == 64 ? &wide : &narrow;

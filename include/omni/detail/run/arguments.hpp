@@ -125,7 +125,7 @@ consteval bool legal() {
   static_assert(one_topology, "omni: two topologies were given; each kind of policy at most once");
   constexpr auto compressors = count_of<kind::compressor, T, A...>;
   static_assert(compressors <= 1, "omni: two compressors were given; put a quantiser after a sparsifier with |");
-  constexpr bool encodable = !type || !known || compressors == 0 || is_encodable<T>;
+  constexpr bool encodable = !type || !known || compressors == 0 || is_roundable<T>;
   static_assert(encodable, "omni: compressors are for float, double, half and bfloat16");
   constexpr bool sums_codes =
       !type || !known || compressors == 0 || (C == collective_kind::allreduce && (adds_or_not<A, T>() && ...));

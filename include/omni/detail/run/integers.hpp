@@ -43,7 +43,7 @@ consteval bool adds_integers() {
     return false;
   } else {
     using arithmetic_type = std::remove_cvref_t<decltype(pick<kind::arithmetic, T>(0, std::declval<const A&>()...))>;
-    return arithmetic_type::rounds && is_real<T>;
+    return arithmetic_type::rounds && is_roundable<T>;
   }
 }
 /// How many ranks a call is on.

@@ -72,11 +72,11 @@ constexpr bool adds() {
 template <class T, class Op>
 void teach(reductions& known, const reduction<T, Op>& r) {
   if constexpr (served_quantiser<Op>) {
-    static_assert(is_encodable<T>, "omni: a quantiser encodes float, double, half and bfloat16");
+    static_assert(is_roundable<T>, "omni: a quantiser encodes float, double, half and bfloat16");
     add_codes<T, Op>(known);
   } else {
     known.add(r);
-    if constexpr (is_encodable<T> && adds<T, Op>()) add_codes_of<T>(known);
+    if constexpr (is_roundable<T> && adds<T, Op>()) add_codes_of<T>(known);
   }
 }
 
