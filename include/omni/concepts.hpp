@@ -173,15 +173,16 @@ concept served_quantiser = quantiser<C> && requires(const C& c, std::uint32_t pa
 
 namespace detail {
 template <class S>
-concept has_choice = requires(const S& s, std::span<const double> squares, std::size_t blocks, const choice_keys& keys,
+concept has_choice = requires(const S& s, std::span<const double> norms, std::size_t blocks, const choice_keys& keys,
                               std::span<std::uint64_t> bits) {
-  s.choose(squares, blocks, keys, bits);
+  s.choose(norms, blocks, keys, bits);
 };
 }  // namespace detail
 
 /// Chooses blocks of the tensor; what is kept is multiplied by `factor(blocks)`.
 ///
-/// `choose(squares, blocks, keys, bits)` sets a bit for each that is kept; with `by_norm = true` it has the sum of squares of each.
+/// `choose(norms, blocks, keys, bits)` sets a bit for each that is kept; with `by_norm = true` it has the 2-norm of each, infinity
+/// of one with a NaN.
 template <class S>
 concept block_sparsifier = std::copyable<S> && detail::has_choice<S> && requires(const S& s, std::size_t blocks) {
   { S::name } -> std::convertible_to<std::string_view>;

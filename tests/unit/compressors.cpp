@@ -10,6 +10,7 @@
 #include <cstring>
 #include <limits>
 #include <numeric>
+#include <omni/arithmetic/shared_exponent.hpp>
 #include <omni/compress/composed.hpp>
 #include <omni/compress/dithering.hpp>
 #include <omni/compress/natural.hpp>
@@ -305,6 +306,11 @@ TEST_CASE_TEMPLATE("compressors: special values", A, float, double) {
     CHECK(through(omni::ternary(), x, 7) == x);  // all are the largest magnitude
     CHECK(through(omni::sign{}, x, 7) == x);
   }
+  bool finite = true;  // the mean of the largest numbers, times 1/n, which may be rounded up
+  for (std::size_t n = 1; n < 100; ++n)
+    for (const A v : through(omni::sign{}, std::vector<A>(n, limits::max()), 7))
+      finite = finite && v > limits::max() / 2 && v <= limits::max();
+  CHECK(finite);
 }
 
 TEST_CASE_TEMPLATE("compressors: rounding to 16 bits, and signs", A, float, double) {
@@ -382,10 +388,10 @@ TEST_CASE_TEMPLATE("compressors: top k is what a stable sort puts first, whateve
 
 TEST_CASE("compressors: choices of blocks") {
   using namespace omni;
-  const std::vector<double> squares{4, 9, 1, 9, 16, 0};
+  const std::vector<double> norms{2, 3, 1, 3, 4, 0};
   const auto chosen = [&](const auto& s, const choice_keys& keys, std::size_t blocks = 6) {
     std::vector<std::uint64_t> bits((blocks + 63) / 64);
-    s.choose(std::span(squares).first(std::min<std::size_t>(blocks, 6)), blocks, keys, bits);
+    s.choose(std::span(norms).first(std::min<std::size_t>(blocks, 6)), blocks, keys, bits);
     std::set<std::size_t> all;
     for (std::size_t b = 0; b < blocks; ++b)
       if (detail::has_bit(bits, b)) all.insert(b);
@@ -396,6 +402,13 @@ TEST_CASE("compressors: choices of blocks") {
   CHECK(chosen(top_blocks{.share = 0.5}, {}) == set{1, 3, 4});
   CHECK(chosen(top_blocks{.count = 100}, {}).size() == 6);
   CHECK(chosen(threshold_blocks{.least = 3}, {}) == set{1, 3, 4});
+  // What is compared does not leave the range of a double.
+  for (const double scale : {1e-300, 1e-170, 1.0, 1e170, 1e300}) {
+    const std::vector<double> x{3 * scale, 4 * scale};
+    CHECK(detail::norm_to_compare(std::span(x)) == doctest::Approx(5 * scale).epsilon(1e-12));
+  }
+  CHECK(detail::norm_to_compare(std::span<const double>(std::vector<double>{1, std::nan("")})) ==
+        std::numeric_limits<double>::infinity());
   CHECK(chosen(random_blocks{.count = 7}, {1, 2}, 100).size() == 7);
   CHECK(chosen(random_blocks{.count = 7, .same = true}, {1, 2}, 100) ==
         chosen(random_blocks{.count = 7, .same = true}, {3, 2}, 100));
@@ -427,6 +440,7 @@ TEST_CASE("compressors: parameters that are none are told") {
   CHECK((random_k{.share = 2} | natural{}).fault() != "");
   CHECK((random_k{.share = 1} | dithering{.levels = 0}).fault() != "");
   CHECK((random_k{.share = 1} | dithering{}).fault() == "");
+  CHECK_THROWS_AS(static_cast<void>(shared_exponent{.bits = 48}.loops<double, sum>()), usage);
 }
 
 TEST_CASE("compressors: proximal steps solve their problem") {
@@ -448,4 +462,7 @@ TEST_CASE("compressors: proximal steps solve their problem") {
     omni::proximal_box(std::span(v), -0.5, 1.0);
     CHECK(v[0] == std::clamp(x, -0.5, 1.0));
   }
+  std::vector<double> lost{std::nan("")};
+  omni::proximal_l1(std::span(lost), 0.5, 1.5);
+  CHECK(std::isnan(lost[0]));
 }

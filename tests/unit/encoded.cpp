@@ -486,6 +486,19 @@ TEST_CASE("encoded: the same bits on all ranks and in all runs with one seed, ot
   expect(omni::bernoulli{.probability = 0.2}, omni::bernoulli{.probability = 0.2, .seed = 9});
 }
 
+TEST_CASE("encoded: the same bits whether codes that are null come or not") {
+  for (const int ranks : {2, 3}) {
+    auto inputs = inputs_of(ranks, 256 * 30);
+    for (std::size_t r = 0; r < inputs.size(); ++r)
+      for (std::size_t i = 0; i < inputs[r].size(); ++i)
+        if (i / 256 % 4 == r) inputs[r][i] = 0;
+    const omni::dithering c{.levels = 7, .seed = 7};
+    const auto streams = outputs<threads>(inputs, c, omni::colocated{})[0];
+    CHECK(differ(outputs<testing::sharing>(inputs, c)[0], streams) == "");  // in records
+    CHECK(differ(outputs<threads>(inputs, c, omni::replicated{})[0], streams) == "");
+  }
+}
+
 TEST_CASE("encoded: a sum by unbiased compressors has the sum as its mean") {
   constexpr int ranks = 3, calls = 400;
   constexpr std::size_t n = 300;
@@ -696,7 +709,7 @@ struct failing {
   static constexpr std::string_view name = "failing";
   static constexpr bool unbiased = false;
   static double factor(std::size_t /*blocks*/) { return 1; }
-  void choose(std::span<const double> /*squares*/, std::size_t /*blocks*/, const omni::choice_keys& /*keys*/,
+  void choose(std::span<const double> /*norms*/, std::size_t /*blocks*/, const omni::choice_keys& /*keys*/,
               std::span<std::uint64_t> /*bits*/) const {
     if (rank == 1) throw std::runtime_error("no choice");
   }

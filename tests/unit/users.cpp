@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <omni/compress/natural.hpp>
 #include <omni/omni.hpp>
 #include <string>
 #include <vector>
@@ -109,6 +110,21 @@ struct timid_detector {
   }
 };
 
+// Looks at nothing, and marks blocks that are not there.
+struct careless_detector {
+  template <class T>
+  [[nodiscard]] std::uint64_t mark(std::span<const T> /*run*/, std::size_t /*block*/, const T& /*identity*/) const {
+    return ~std::uint64_t{0};
+  }
+};
+struct careless_ahead : careless_detector {
+  static constexpr std::size_t ahead_bytes = 16384;
+  template <class T>
+  void mark_ahead(std::span<const T> /*all*/, std::size_t /*block*/, const T& /*identity*/, std::span<std::uint64_t> marks) const {
+    std::fill(marks.begin(), marks.end(), ~std::uint64_t{0});
+  }
+};
+
 }  // namespace
 
 TEST_CASE("operations that do not commute keep the rank order") {
@@ -168,8 +184,24 @@ TEST_CASE("partitioners and detectors of one's own") {
         testing::check<patterns::wild, float>(c, omni::sum{}, growing_blocks{}, omni::replicated{600, 1}, omni::scalar_detector{});
         testing::check<patterns::wild, float>(c, omni::sum{}, omni::fixed_blocks{32}, timid_detector{}, omni::colocated{});
         testing::check<patterns::wild, float>(c, omni::sum{}, omni::scalar_detector{}, omni::fixed_blocks{32}, omni::colocated{});
+        testing::check<patterns::wild, float>(c, omni::sum{}, omni::fixed_blocks{32}, careless_detector{}, omni::colocated{});
+        testing::check<patterns::wild, float>(c, omni::sum{}, omni::fixed_blocks{32}, careless_ahead{}, omni::replicated{});
+        testing::check<patterns::wild, float>(c, omni::sum{}, growing_blocks{}, careless_detector{});
+        testing::check<patterns::wild, float>(c, omni::sum{}, omni::fixed_blocks{.elements = 32, .pack = omni::packing::always},
+                                              careless_ahead{}, omni::colocated{});
       }
     }
+  }
+}
+
+TEST_CASE("a detector that marks blocks that are not there, before a quantiser") {
+  for (const std::size_t size : {1U, 300U, 256U * 65 + 1}) {
+    omni::transport::threads::run(2, [&](omni::transport::threads& comm) {
+      std::vector<float> x(size), y(size, 2.F);
+      for (auto* const t : {&x, &y}) omni::allreduce(comm, *t, omni::natural{}, careless_detector{});
+      CHECK(std::all_of(x.begin(), x.end(), [](float v) { return v == 0; }));
+      CHECK(std::all_of(y.begin(), y.end(), [](float v) { return v == 4; }));
+    });
   }
 }
 

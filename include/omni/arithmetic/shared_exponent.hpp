@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "../detail/fabric/fixed_loops.hpp"
+#include "../error.hpp"
 
 namespace omni {
 
@@ -27,6 +28,8 @@ struct shared_exponent {
 
   template <class T, class Op>
   [[nodiscard]] const detail::fixed_loops* loops() const {
+    if (bits != 32 && bits != 64)
+      throw usage(detail::text() << "omni: shared_exponent's integers have 32 or 64 bits, not " << bits);
     return detail::shared_loops<T, Op>(bits);
   }
 };

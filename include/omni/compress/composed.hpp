@@ -94,9 +94,9 @@ requires(!detail::has_choice<Second> && !magnitude_sparsifier<First>) struct com
     second.round(x, key, y);
   }
   // Which blocks.
-  void choose(std::span<const double> squares, std::size_t blocks, const choice_keys& keys,
+  void choose(std::span<const double> norms, std::size_t blocks, const choice_keys& keys,
               std::span<std::uint64_t> bits) const requires block_sparsifier<First> {
-    first.choose(squares, blocks, keys, bits);
+    first.choose(norms, blocks, keys, bits);
   }
   [[nodiscard]] double factor(std::size_t blocks) const requires block_sparsifier<First> { return first.factor(blocks); }
   [[nodiscard]] std::uint64_t fingerprint() const {

@@ -18,8 +18,8 @@
 namespace omni {
 
 /// Quantiser: random dithering. A value is a sign and one of `levels` equal steps of the block's norm, and becomes one of the two
-/// steps beside it, the nearer one more often: ceil(log2(2 levels + 1)) bits each, and the norm. Unbiased, to 2^-24 of a
-/// step.
+/// steps beside it, the nearer one more often: ceil(log2(2 levels + 1)) bits each, and the norm. Unbiased, but for the
+/// rounding of a float's share of the norm: 2^-23 of the norm.
 ///
 /// With norm::two it is QSGD; with one level it is the block p-quantisation of DIANA, and with norm::infinity, too, it is
 /// TernGrad's ternary quantisation (`ternary`). 127 levels of the largest magnitude are 8 bits with a scale for each block

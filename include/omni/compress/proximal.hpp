@@ -11,11 +11,11 @@
 
 namespace omni {
 
-/// R(x) = weight |x|_1: what is within t weight of 0 becomes 0.
+/// R(x) = weight |x|_1: what is within t weight of 0 becomes 0, and NaN stays.
 template <class T>
 void proximal_l1(std::span<T> x, std::type_identity_t<T> t, std::type_identity_t<T> weight) {
   const T least = t * weight;
-  for (auto& v : x) v = v > least ? v - least : v < -least ? v + least : T{};
+  for (auto& v : x) v = v > least ? v - least : v < -least ? v + least : v != v ? v : T{};
 }
 /// R(x) = weight |x|^2 / 2.
 template <class T>

@@ -35,8 +35,7 @@ struct random_blocks {
   [[nodiscard]] double factor(std::size_t blocks) const {
     return blocks == 0 ? 1 : static_cast<double>(blocks) / static_cast<double>(detail::kept_of(count, share, blocks));
   }
-  void choose(std::span<const double> /*squares*/, std::size_t blocks, const choice_keys& keys,
-              std::span<std::uint64_t> bits) const {
+  void choose(std::span<const double> /*norms*/, std::size_t blocks, const choice_keys& keys, std::span<std::uint64_t> bits) const {
     if (blocks == 0) return;
     detail::choose_bits(detail::key_from(same ? keys.shared : keys.own), detail::kept_of(count, share, blocks), blocks, bits);
   }
@@ -44,8 +43,8 @@ struct random_blocks {
   [[nodiscard]] constexpr std::string_view fault() const { return detail::fault_of_share(count, share); }
 };
 
-/// Sparsifier: each of the tensor's blocks by a coin of its own, with this probability, divided by it. Unbiased, omega =
-/// 1 / probability - 1.
+/// Sparsifier: each of the tensor's blocks by a coin of its own, with this probability (rounded up to a multiple of 2^-32), divided
+/// by it. Unbiased, omega = 1 / probability - 1.
 struct bernoulli_blocks {
   double probability = 0.01;
   bool same = false;                    ///< on all ranks
@@ -54,10 +53,11 @@ struct bernoulli_blocks {
   static constexpr std::string_view name = "bernoulli blocks";
   static constexpr bool unbiased = true;
 
-  [[nodiscard]] double omega(std::size_t /*n*/, std::size_t /*block*/) const { return 1 / probability - 1; }
-  [[nodiscard]] double factor(std::size_t /*blocks*/) const { return 1 / probability; }
-  void choose(std::span<const double> /*squares*/, std::size_t blocks, const choice_keys& keys,
-              std::span<std::uint64_t> bits) const {
+  [[nodiscard]] double omega(std::size_t /*n*/, std::size_t /*block*/) const {
+    return 1 / detail::drawn_probability(probability) - 1;
+  }
+  [[nodiscard]] double factor(std::size_t /*blocks*/) const { return 1 / detail::drawn_probability(probability); }
+  void choose(std::span<const double> /*norms*/, std::size_t blocks, const choice_keys& keys, std::span<std::uint64_t> bits) const {
     const auto key = detail::key_from(same ? keys.shared : keys.own);
     for (std::size_t b = 0; b < blocks; ++b)
       if (detail::draw(key, static_cast<std::uint32_t>(b)) < probability * 0x1p32) detail::set_bit(bits, b);

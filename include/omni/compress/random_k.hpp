@@ -73,10 +73,11 @@ struct independent_runs {
   }
 
  private:
-  [[nodiscard]] std::size_t runs(std::size_t n) const { return (n + run - 1) / run; }
+  [[nodiscard]] std::size_t runs(std::size_t n) const { return n / run + (n % run != 0 ? 1 : 0); }
 };
 
-/// Sparsifier: each element by a coin of its own, with this probability, divided by it. Unbiased, omega = 1 / probability - 1.
+/// Sparsifier: each element by a coin of its own, with this probability (rounded up to a multiple of 2^-32), divided by it.
+/// Unbiased, omega = 1 / probability - 1.
 /// Before a quantiser a block has room for all its elements, for so many there may be: random_k is shorter there.
 struct bernoulli {
   double probability = 0.01;
@@ -85,9 +86,11 @@ struct bernoulli {
   static constexpr std::string_view name = "bernoulli";
   static constexpr bool unbiased = true, indexes_travel = false;
 
-  [[nodiscard]] double omega(std::size_t /*n*/, std::size_t /*block*/) const { return 1 / probability - 1; }
+  [[nodiscard]] double omega(std::size_t /*n*/, std::size_t /*block*/) const {
+    return 1 / detail::drawn_probability(probability) - 1;
+  }
   [[nodiscard]] static std::size_t kept(std::size_t n) { return n; }  // at most
-  [[nodiscard]] double factor(std::size_t /*n*/) const { return 1 / probability; }
+  [[nodiscard]] double factor(std::size_t /*n*/) const { return 1 / detail::drawn_probability(probability); }
   template <class A>
   std::size_t pick(std::span<const A> /*x*/, std::size_t n, std::uint32_t key, std::span<std::uint32_t> at) const {
     std::size_t k = 0;

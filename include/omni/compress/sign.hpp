@@ -46,8 +46,9 @@ struct sign {
       const bool is_finite = magnitude(most) < infinity_bits<A>;
       while (is_finite && n != 0 && x[n - 1] == 0) --n;
       const double each = n == 0 ? 0 : 1.0 / n;
-      const A mean = is_finite ? static_cast<A>(sum_of(n, [&](std::size_t i) { return std::abs(double{x[i]}) * each; }))
-                               : std::numeric_limits<A>::quiet_NaN();
+      const auto sum = [&] { return sum_of(n, [&](std::size_t i) { return std::abs(double{x[i]}) * each; }); };
+      // Rounded, a mean of the largest numbers could be infinite.
+      const A mean = is_finite ? static_cast<A>(std::min(sum(), double{most})) : std::numeric_limits<A>::quiet_NaN();
       std::memcpy(to, &mean, sizeof(A));
       std::memcpy(to + sizeof(A), &n, sizeof(n));
       auto* const coded = level_room(x.size());

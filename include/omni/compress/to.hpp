@@ -16,10 +16,9 @@
 
 namespace omni {
 
-/// Quantiser: values as half or bfloat16, 2 bytes each, rounded to nearest; sums are folded in the tensor's own type. Contractive:
-/// delta = 1 - 2^-22 for half (of values between 2^-14 and 65504), 1 - 2^-16 for bfloat16 (of normal
-/// numbers of float). Infinities and NaN go through; what is
-/// above the type's largest number becomes an infinity.
+/// Quantiser: values as half or bfloat16, 2 bytes each, rounded to nearest (of double to float first); sums are folded in the
+/// tensor's own type. Contractive: delta = 1 - 2^-22 for half (of values between 2^-14 and 65504), 1 - 2^-16 for bfloat16 (of
+/// normal numbers of float). Infinities and NaN go through; what is above the type's largest number becomes an infinity.
 template <class To>
 requires(std::is_same_v<To, half> || std::is_same_v<To, bfloat16>) struct to {
   result_form results = result_form::compressed;

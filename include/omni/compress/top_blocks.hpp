@@ -29,9 +29,8 @@ struct top_blocks {
     return blocks == 0 ? 1 : static_cast<double>(detail::kept_of(count, share, blocks)) / static_cast<double>(blocks);
   }
   [[nodiscard]] static double factor(std::size_t /*blocks*/) { return 1; }
-  void choose(std::span<const double> squares, std::size_t blocks, const choice_keys& /*keys*/,
-              std::span<std::uint64_t> bits) const {
-    detail::choose_largest(squares, detail::kept_of(count, share, blocks), bits);
+  void choose(std::span<const double> norms, std::size_t blocks, const choice_keys& /*keys*/, std::span<std::uint64_t> bits) const {
+    detail::choose_largest(norms, detail::kept_of(count, share, blocks), bits);
   }
   [[nodiscard]] std::uint64_t fingerprint() const { return detail::fingerprint_of({}, share, count); }
   [[nodiscard]] constexpr std::string_view fault() const { return detail::fault_of_share(count, share); }
@@ -49,10 +48,9 @@ struct threshold_blocks {
 
   [[nodiscard]] static double delta(std::size_t /*n*/, std::size_t /*block*/) { return 0; }
   [[nodiscard]] static double factor(std::size_t /*blocks*/) { return 1; }
-  void choose(std::span<const double> squares, std::size_t blocks, const choice_keys& /*keys*/,
-              std::span<std::uint64_t> bits) const {
+  void choose(std::span<const double> norms, std::size_t blocks, const choice_keys& /*keys*/, std::span<std::uint64_t> bits) const {
     for (std::size_t b = 0; b < blocks; ++b)
-      if (squares[b] >= least * least) detail::set_bit(bits, b);
+      if (norms[b] >= least) detail::set_bit(bits, b);
   }
   [[nodiscard]] std::uint64_t fingerprint() const { return detail::fingerprint_of({}, least); }
   [[nodiscard]] constexpr std::string_view fault() const { return least >= 0 ? "" : "a threshold is not less than 0"; }

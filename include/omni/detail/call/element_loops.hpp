@@ -17,6 +17,7 @@
 #include "../../block.hpp"
 #include "../../detect/simd.hpp"
 #include "../../operation.hpp"
+#include "../detect/mark.hpp"
 #include "../wire/signature.hpp"
 #include "fold.hpp"
 
@@ -189,12 +190,15 @@ constexpr element_loops make_loops() {
     l.null = [](const void* p) -> const void* { return &as::of(p).null; };
     if constexpr (!std::is_same_v<Detector, simd_detector>)
       l.mark = [](const void* p, const void* run, std::size_t n, std::size_t block) -> std::uint64_t {
-        return as::of(p).detector.mark(std::span<const T>(static_cast<const T*>(run), n), block, as::of(p).null);
+        return as::of(p).detector.mark(std::span<const T>(static_cast<const T*>(run), n), block, as::of(p).null) &
+               ones(n / block + (n % block != 0 ? 1 : 0));  // a user's may set more
       };
     if constexpr (cuts_evenly<Partitioner> && requires { Detector::ahead_bytes; }) {
       l.ahead_bytes = Detector::ahead_bytes;
       l.mark_ahead = [](const void* p, const void* all, std::size_t n, std::size_t block, std::span<std::uint64_t> marks) {
         as::of(p).detector.mark_ahead(std::span<const T>(static_cast<const T*>(all), n), block, as::of(p).null, marks);
+        const auto blocks = n / block + (n % block != 0 ? 1 : 0);
+        for (std::size_t w = 0; w < marks.size(); ++w) marks[w] &= w * 64 < blocks ? ones(blocks - w * 64) : 0;
       };
     }
   }

@@ -69,7 +69,10 @@ class block_codec {
     return form_ == code_form::codes ? bytes_of(for_results(compressor_)) : plain_bytes();
   }
   /// Memory that this takes.
-  [[nodiscard]] std::size_t kept_bytes() const { return null_.size() + (room_.size() + sum_.size()) * sizeof(A); }
+  [[nodiscard]] std::size_t kept_bytes() const {
+    return null_.size() + (room_.size() + sum_.size()) * sizeof(A) + places_.capacity() * sizeof(std::uint32_t) + code_.capacity() +
+           (quantiser<C> ? block_ * sizeof(level) : 0);
+  }
   /// Zeros of either size.
   [[nodiscard]] const std::byte* null() const { return null_.data(); }
 
@@ -143,8 +146,7 @@ class block_codec {
       for (std::size_t k = 0; k < sources.size(); ++k) {
         const auto* const from = static_cast<const std::byte*>(sources[k]) + code * bytes();
         const auto key = key_at(from);
-        keys = mixed(keys, key);
-        is_null = is_null && key == 0;
+        if (key != 0) keys = mixed(keys, key), is_null = false;  // one that is null may come or not
         decode(from, k == 0 ? sum_ : room_);
         if (k != 0)
           run_wide([&] { for_each_index<32>(block_, [s = sum_.data(), o = room_.data()](std::size_t i) { s[i] += o[i]; }); });

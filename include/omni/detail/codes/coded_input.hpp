@@ -28,9 +28,13 @@ struct codec_state {
   static constexpr std::size_t keep_bytes = std::size_t{256} << 20U;  ///< most of it is touched in each call
   packet_buffers buffers;
   std::vector<std::uint64_t> chosen, made, delivered;  ///< a bit for each block
-  std::vector<double> squares;
+  std::vector<double> norms;
   magnitude_search largest;
-  [[nodiscard]] std::size_t bytes() const { return buffers.bytes() + squares.capacity() * sizeof(double) + largest.bytes(); }
+  [[nodiscard]] std::size_t bytes() const {
+    const auto bits = chosen.capacity() + made.capacity() + delivered.capacity();
+    // Who chooses among norms has a copy of them (detail/compress/shares.hpp).
+    return buffers.bytes() + bits * sizeof(std::uint64_t) + 2 * norms.capacity() * sizeof(double) + largest.bytes();
+  }
 };
 
 /// What there is to encode of a tensor, or of a group of them: block by block the elements, with what a memory adds to them, and
@@ -58,13 +62,14 @@ class coded_input {
   /// by that.
   magnitude_limit<A> choose(const choice_keys& keys) {
     if constexpr (chooses_blocks<C>) {
-      auto& squares = s_->squares;
-      squares.clear();
+      auto& norms = s_->norms;
+      norms.clear();
       if constexpr (is_by_norm<C>()) {
-        squares.resize(blocks());
-        for (std::size_t b = 0; b < blocks(); ++b) squares[b] = Memory::remembers ? square_of(load(b)) : square_of(pieces_.in(b));
+        norms.resize(blocks());
+        for (std::size_t b = 0; b < blocks(); ++b)
+          norms[b] = Memory::remembers ? norm_to_compare(load(b)) : norm_to_compare(pieces_.in(b));
       }
-      codec_.compressor().choose(squares, blocks(), keys, s_->chosen);
+      codec_.compressor().choose(norms, blocks(), keys, s_->chosen);
     }
     if constexpr (magnitude_sparsifier<C>) return find_limit();
     else return {};
@@ -106,11 +111,11 @@ class coded_input {
  private:
   magnitude_limit<A> find_limit() {
     auto& largest = s_->largest;
-    const auto samples = std::min<std::size_t>(64, blocks());
+    const auto samples = std::min<std::size_t>(64, blocks()), each = std::min<std::size_t>(256, codec_.block());
     largest.begin();
     for (std::size_t i = 0; i < samples; ++i) {
-      const auto stride = blocks() / samples;
-      largest.sample(load(i * stride + mixed(hash("sample"), i) % stride));
+      const auto stride = blocks() / samples, at = mixed(hash("sample"), i);
+      largest.sample(load(i * stride + at % stride).subspan((at >> 32U) % (codec_.block() - each + 1), each));
     }
     largest.guess(codec_.compressor().kept(pieces_.elements()), pieces_.elements());
     do {
@@ -125,7 +130,7 @@ class coded_input {
                        null_element(codec_.null(), sizeof(T)));
   }
 
-  std::vector<A> x_;
+  std::vector<A> x_;  // a block
 };
 
 }  // namespace omni::detail

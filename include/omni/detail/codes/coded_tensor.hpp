@@ -179,7 +179,7 @@ class coded_tensor final : public tensor_codec, coded_input<T, C, Memory> {
     for (const auto word : s_->made) sent += static_cast<std::size_t>(std::popcount(word));
     r.tensor_bytes = tensor_bytes();
     r.encoded_bytes = picks_elements<C> ? picked_ * (sizeof(T) + bytes_of_place(codec_.block())) : sent * codec_.bytes();
-    r.extra_bytes += s_->bytes();
+    r.extra_bytes += s_->bytes() + codec_.kept_bytes() + 3 * codec_.block() * sizeof(A);
   }
   void leak() noexcept override { s_.leak(); }
 

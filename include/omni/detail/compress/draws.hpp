@@ -4,6 +4,7 @@
 
 #include <array>
 #include <bit>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -57,6 +58,8 @@ template <class Bits, class F>
   }
   return all;
 }
+/// The probability with which draw() is below p 2^32.
+inline double drawn_probability(double p) { return std::ceil(p * 0x1p32) * 0x1p-32; }
 /// A number below `end`.
 constexpr std::uint32_t draw_below(std::uint32_t key, std::uint32_t i, std::uint32_t end) {
   return static_cast<std::uint32_t>(std::uint64_t{draw(key, i)} * end >> 32U);

@@ -72,26 +72,38 @@ template <class A>
   return std::bit_cast<A>(*std::max_element(lanes.begin(), lanes.end()));
 }
 
+/// Of a block whose largest magnitude is `most`, which is finite and not 0. Precondition: the norm is one or two.
+template <class A>
+[[gnu::always_inline]] inline double finite_norm(std::span<const A> x, norm p, A most) {
+  // Scaled by a power of two where squares would leave the range; a float's stay within a double's.
+  const int e = std::is_same_v<A, double> ? std::clamp(-std::ilogb(most), -1000, 1000) : 0;
+  const double scale = std::ldexp(1.0, e);
+  const double sum = p == norm::one
+                         ? sum_of(x.size(), [&](std::size_t i) { return std::abs(double{x[i]}) * scale; })
+                         : sum_of(x.size(), [&](std::size_t i) { return double{x[i]} * scale * (double{x[i]} * scale); });
+  return std::ldexp(p == norm::one ? sum : std::sqrt(sum), -e);
+}
 /// Of a block; NaN if it has a NaN or an infinity, or if the norm is larger than A holds.
 template <class A>
 [[gnu::always_inline]] inline A norm_of(std::span<const A> x, norm p) {
   const A most = largest_magnitude(x);
   if (magnitude(most) >= infinity_bits<A>) return std::numeric_limits<A>::quiet_NaN();
   if (p == norm::infinity || most == 0) return most;
-  // Scaled by a power of two where squares would leave the range; a float's stay within a double's.
-  const int e = std::is_same_v<A, float> ? 0 : std::clamp(-std::ilogb(most), -1000, 1000);
-  const double scale = std::ldexp(1.0, e);
-  const double sum = p == norm::one
-                         ? sum_of(x.size(), [&](std::size_t i) { return std::abs(double{x[i]}) * scale; })
-                         : sum_of(x.size(), [&](std::size_t i) { return double{x[i]} * scale * (double{x[i]} * scale); });
-  const A all = static_cast<A>(std::ldexp(p == norm::one ? sum : std::sqrt(sum), -e));
+  const A all = static_cast<A>(finite_norm(x, p, most));
   return magnitude(all) >= infinity_bits<A> ? std::numeric_limits<A>::quiet_NaN() : all;
 }
 
-/// The squares' sum, in double: what blocks are compared by. What has a NaN is above all others.
+/// The 2-norm in double: what blocks are compared by. What has a NaN is above all others.
 template <class T>
-double square_of(std::span<const T> x) {
-  const auto all = sum_of(x.size(), [&](std::size_t i) { return static_cast<double>(x[i]) * static_cast<double>(x[i]); });
+double norm_to_compare(std::span<const T> x) {
+  double all = 0;
+  if constexpr (std::is_same_v<T, double>) {
+    const double most = largest_magnitude(x);
+    if (most == 0) return 0;
+    all = std::isfinite(most) ? finite_norm(x, norm::two, most) : most;
+  } else {
+    all = std::sqrt(sum_of(x.size(), [&](std::size_t i) { return static_cast<double>(x[i]) * static_cast<double>(x[i]); }));
+  }
   return std::isnan(all) ? std::numeric_limits<double>::infinity() : all;
 }
 
