@@ -43,7 +43,10 @@ std::string_view choice(std::size_t bytes, double density, const omni::detail::s
     case algorithm::streams:
       break;
   }
-  return automatic::is_replicated(here) ? "replicated" : "colocated";
+  // Longer tensors go piece by piece, which counts as colocated.
+  const bool pieces = here.shares && !here.slow_window && here.forced == omni::detail::preset::automatic &&
+                      here.ranks <= automatic::most_sharing_ranks;
+  return automatic::is_replicated(here) && !pieces ? "replicated" : "colocated";
 }
 
 void print(const omni::transport::mpi& transport, const omni::calibration& measured) {
@@ -95,7 +98,7 @@ void print(const omni::transport::mpi& transport, const omni::calibration& measu
 
 int main(int argc, char** argv) {
   if (argc > 1) {
-    const bool asked = std::strcmp(argv[1], "--help") == 0;
+    const bool asked = std::strcmp(argv[1], "--help") == 0 || std::strcmp(argv[1], "-h") == 0;
     (asked ? std::cout : std::cerr)
         << "usage: mpirun -np RANKS omni-info\n\nPrints what omni finds where it runs, what it measures "
            "there, and what omni::automatic would choose.\n";

@@ -143,7 +143,9 @@ class cluster {
   }
   /// The ranks of all.
   [[nodiscard]] carrier& transport() { return members_.transport(); }
-  void mark_broken(const std::string& why) { broken_ = why; }
+  void mark_broken(const std::string& why) {
+    if (broken_.empty()) broken_ = why;
+  }
   [[nodiscard]] bool is_usable() const { return broken_.empty(); }
   void expect_usable() const {
     if (!is_usable()) throw error("omni: this cluster is unusable since an earlier error: " + broken_);

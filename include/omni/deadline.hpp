@@ -53,11 +53,14 @@ inline std::chrono::nanoseconds waits_at_most(std::chrono::nanoseconds limit) {
 class patience {
  public:
   /// @param has_roll whether the ranks can find out who is missing.
-  explicit patience(std::chrono::nanoseconds limit, bool has_roll = true) : limit_(limit), has_roll_(has_roll) {}
+  patience(std::chrono::nanoseconds limit, bool has_roll) : limit_(limit), has_roll_(has_roll) {}
 
   [[nodiscard]] bool limited() const { return limit_.count() != 0; }
   [[nodiscard]] std::chrono::nanoseconds limit() const { return limit_; }
-  void limit(std::chrono::nanoseconds l) { limit_ = l; }
+  void limit(std::chrono::nanoseconds l, bool has_roll) {
+    limit_ = l;
+    has_roll_ = has_roll;
+  }
   /// The last part of the time, in which the ranks find out who is missing.
   [[nodiscard]] std::chrono::nanoseconds grace() const {
     constexpr std::chrono::nanoseconds most = std::chrono::milliseconds(250);

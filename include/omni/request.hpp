@@ -159,7 +159,7 @@ class operation_base {
     if (!driven_) left_ |= left_by_driver;  // by its own thread, which holds it
   }
   report report_;
-  patience patience_{std::chrono::nanoseconds(0)};
+  patience patience_{std::chrono::nanoseconds(0), false};
 
  private:
   // Who does not look at it any more. Where the user is another thread, the last of the two deletes it.

@@ -3,7 +3,7 @@
 //
 // One rank of several lets the others wait; they have to be told of it in time, by name, and to end in peace.
 //
-//     mpirun -np 3 deadline never|first|plan|stopped|killed|barrier|throws [elements]
+//     mpirun -np 3 deadline never|first|refused|plan|stopped|killed|barrier|throws [elements]
 //
 // Prints the seconds until the others knew. Exit status 0: all was as it should be (killed: rank 0 prints whether it was for all
 // that live, and aborts, for nobody can finalise).
@@ -65,9 +65,18 @@ struct program {
     else if (by_environment) omni::allreduce(MPI_COMM_WORLD, x);
     else omni::allreduce(MPI_COMM_WORLD, x, omni::deadline{limit});
   }
+  // Whether the others wait in the first call on the communicator.
+  [[nodiscard]] bool begins() const { return mode == "first" || mode == "refused" || mode == "plan"; }
   // What the rank does that lets the others wait.
   void misbehave(std::vector<float>& x) const {
-    if (mode == "never" || mode == "first" || mode == "plan") {
+    if (mode == "refused") {  // its first call, so that the others are left with opening the communicator
+      std::vector<float> longer(elements + 1);
+      try {
+        omni::allreduce(MPI_COMM_WORLD, x, longer, omni::deadline{limit});
+      } catch (const omni::usage&) {
+        std::printf("refused, np %d: rank %d\n", ranks, rank);
+      }
+    } else if (mode == "never" || mode == "first" || mode == "plan") {
       std::this_thread::sleep_for(late);
     } else if (mode == "stopped") {
       for (int i = 0; i < 3; ++i) call(x);
@@ -87,7 +96,7 @@ struct program {
     if (mode == "stopped" || mode == "killed") {
       if (rank != bad)
         for (int i = 0; i < 3; ++i) call(x);
-    } else if (mode != "first" && mode != "plan") {
+    } else if (!begins()) {
       call(x, 1 << 30);
     }
     const double start = MPI_Wtime();
@@ -98,7 +107,7 @@ struct program {
       const double took = MPI_Wtime() - start;
       std::printf("%s, np %d: rank %d knew after %.3f s: %s\n", mode.c_str(), ranks, rank, took, e.what());
       std::fflush(stdout);
-      return judge(x, e);
+      return judge(x, e, took);
     } catch (const std::exception& e) {
       std::printf("%s, np %d: rank %d: %s\n", mode.c_str(), ranks, rank, e.what());
       return rank == bad ? 0 : 1;
@@ -106,11 +115,11 @@ struct program {
     // The rank that comes late, and does not call, is the only one that hears nothing.
     return rank == bad && mode != "stopped" ? 0 : 1;
   }
-  [[nodiscard]] int judge(std::vector<float>& x, const omni::timeout& e) const {
+  [[nodiscard]] int judge(std::vector<float>& x, const omni::timeout& e, double took) const {
     if (rank == bad) return 0;
     const bool named = e.peers() == std::vector<int>{bad};
     // Until all ranks have called once, nobody can be asked.
-    const bool unknown = (mode == "first" || mode == "plan") && e.peers().empty() && e.stage().find("opening") != std::string::npos;
+    const bool unknown = begins() && e.peers().empty() && e.stage().find("opening") != std::string::npos;
     bool refused = false;
     try {
       call(x);
@@ -119,8 +128,11 @@ struct program {
     }
     if (mode == "barrier") MPI_Barrier(MPI_COMM_WORLD);  // MPI itself goes on
     if (!(named || unknown)) std::printf("rank %d: not the rank that is missing\n", rank);
+    const bool in_time =
+        took >= 0.999 * std::chrono::duration<double>(limit).count() || !begins();  // nobody is asked who is missing
+    if (!in_time) std::printf("rank %d: before the time was up\n", rank);
     if (!refused) std::printf("rank %d: a later call does not say that the communicator is unusable\n", rank);
-    return (named || unknown) && refused ? 0 : 1;
+    return (named || unknown) && refused && in_time ? 0 : 1;
   }
 };
 

@@ -5,11 +5,15 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <functional>
+#include <omni/compress/compress.hpp>
 #include <omni/omni.hpp>
+#include <span>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -193,6 +197,44 @@ TEST_CASE("an operation that throws on one rank: no other rank waits for it") {
     thrown = here != 1;
   }
   CHECK(thrown);
+}
+
+namespace {
+// Fails where the tensor is encoded.
+struct failing_choice {
+  bool fails = false;
+  static constexpr std::string_view name = "failing";
+  static constexpr bool unbiased = false;
+  static double factor(std::size_t /*blocks*/) { return 1; }
+  void choose(std::span<const double> /*norms*/, std::size_t blocks, const omni::choice_keys& /*keys*/,
+              std::span<std::uint64_t> bits) const {
+    if (fails) throw std::domain_error("no choice");
+    for (std::size_t b = 0; b < blocks; ++b) bits[b / 64] |= std::uint64_t{1} << (b % 64);
+  }
+};
+}  // namespace
+
+TEST_CASE_TEMPLATE("a compressor that throws on one rank is heard of by all", Topology, omni::automatic, omni::colocated,
+                   omni::hierarchical<>, omni::hierarchical<omni::colocated, omni::replicated>) {
+  if (size() == 1) return;
+  for (const bool waits : {true, false}) {
+    owned dup;
+    MPI_Comm_dup(MPI_COMM_WORLD, &dup.comm);
+    std::vector<float> x(300000, 1.0F);
+    const failing_choice c{rank() == 1};
+    Topology t;
+    if constexpr (requires { t.group; }) t.group = 2;
+    bool thrown = false;
+    try {
+      if (waits) omni::allreduce(dup.comm, x, c, t);
+      else omni::iallreduce(dup.comm, x, c, t).wait();
+    } catch (const std::domain_error&) {
+      thrown = rank() == 1;
+    } catch (const omni::error&) {
+      thrown = rank() != 1;
+    }
+    CHECK(thrown);
+  }
 }
 
 TEST_CASE("a blocking call hears that an earlier request has failed: its peers do not come any more") {

@@ -759,6 +759,13 @@ TEST_CASE("encoded: a compressor that throws on one rank is heard of by the othe
     if (comm.rank() == 1) CHECK_THROWS_WITH(omni::allreduce(comm, x, failing{comm.rank()}), "no choice");
     else CHECK_THROWS_AS(omni::allreduce(comm, x, failing{comm.rank()}, omni::deadline(std::chrono::seconds(20))), omni::protocol);
   });
+  threads::run(3, [](threads& comm) {
+    const testing::leaks_are_meant meant;
+    std::vector<float> x(100, 1.0F);
+    if (comm.rank() == 1)
+      CHECK_THROWS_WITH(omni::allreduce(comm, x, failing{comm.rank()}, omni::deadline(std::chrono::seconds(20))), "no choice");
+    else CHECK_THROWS_AS(omni::allreduce(comm, x, failing{comm.rank()}, omni::deadline(std::chrono::seconds(20))), omni::protocol);
+  });
 }
 
 TEST_CASE("encoded: a rank that is started again goes on with one that was not") {

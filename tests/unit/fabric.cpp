@@ -10,10 +10,12 @@
 #include <cstdint>
 #include <cstring>
 #include <deque>
+#include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <omni/detail/fabric/software_switch.hpp>
+#include <omni/detail/fabric/udp_link.hpp>
 #include <omni/fabric.hpp>
 #include <random>
 #include <vector>
@@ -544,6 +546,11 @@ TEST_CASE("fabric: what a switch cannot do runs on the hosts, to the bit") {
     CHECK(omni::allreduce(fabric, group, omni::in_network{}).topology == "in_network");
     CHECK(group[0] == std::vector<int>(300, 3));
     CHECK(group[1] == std::vector<int>(70000, 3));
+    std::vector<std::vector<float>> rounded{std::vector<float>(70000, 0.1F), std::vector<float>(70000, 0.0F)};
+    if (rank == 1) rounded[1][5] = std::numeric_limits<float>::infinity();
+    const auto sums = omni::allreduce(fabric, rounded, omni::in_network{});
+    CHECK(sums.error_bound > 0);
+    CHECK(sums.escaped_blocks == 1);
     CHECK(omni::allreduce(fabric, own).topology == "in_network");
     std::vector<int> small(10, 1);
     CHECK(omni::allreduce(fabric, small).topology != "in_network");
@@ -892,6 +899,15 @@ TEST_CASE("shared_exponent: ranks with other types are told, however small the t
     }
   });
   CHECK(told == 3);
+}
+
+TEST_CASE("fabric: a switch's address has a port") {
+  for (const char* const wrong :
+       {"127.0.0.1", "127.0.0.1:", "127.0.0.1:0", "127.0.0.1:65536", "127.0.0.1:99999", "127.0.0.1:48x"}) {
+    CAPTURE(wrong);
+    CHECK_THROWS_AS(omni::detail::udp_link{wrong}, omni::usage);
+  }
+  CHECK((omni::detail::udp_link("127.0.0.1:4800").where() & 0xffffU) == 4800);
 }
 
 TEST_CASE("shared_exponent: ranks that want other sums of a group are told, too") {

@@ -50,6 +50,12 @@ class conversation {
     for (const auto& l : all) with(l, [&](const auto& d) { worker_->take(0, d, now, to_owner()); });
   }
   [[nodiscard]] double due() const { return worker_->due(); }
+  [[nodiscard]] bool is_over() const { return worker_->finished(); }
+  static bool says_done(const letters& all) {
+    bool found = false;
+    for (const auto& l : all) with(l, [&](const auto& d) { found = found || d.header.kind == omni::detail::slot_kind::done; });
+    return found;
+  }
 
  private:
   static constexpr std::size_t block = 90;
@@ -113,4 +119,34 @@ TEST_CASE("slots: what the owner has yet to come to waits its turn") {
     REQUIRE(next.size() == 1);
     CHECK(c.sent_by_tick(1.01 * put_off) == letters{lost});
   }
+}
+
+TEST_CASE("slots: a worker that is done says so for half a second or more, until it is answered") {
+  conversation c;
+  auto some = c.take_sent();
+  for (; !conversation::says_done(some); some = c.take_sent()) {
+    REQUIRE(!some.empty());
+    c.hear(c.answers(some), 0);
+  }
+  double now = 0;
+  for (int words = 1; !c.is_over(); ++words) {
+    REQUIRE(words < 100);
+    now = c.due();
+    c.sent_by_tick(now);
+  }
+  CHECK(now >= 0.5);
+  CHECK(now < 5);
+}
+
+TEST_CASE("slots: answers that the network doubles do not make a worker wait longer") {
+  conversation c;
+  const auto wait = c.due();
+  auto some = c.take_sent();
+  for (int step = 0; step < 3; ++step) {
+    const auto answers = c.answers(some);
+    for (int copies = 0; copies < 50; ++copies) c.hear(answers, 0);
+    some = c.take_sent();
+  }
+  REQUIRE(!some.empty());
+  CHECK(c.due() == doctest::Approx(wait));
 }

@@ -19,6 +19,7 @@
 
 #include "../support/effort.hpp"
 #include "../support/losing.hpp"
+#include "../support/partitioners.hpp"
 #include "../support/ranks.hpp"
 #include "../support/who_packs.hpp"
 
@@ -451,6 +452,9 @@ TEST_CASE("blocks that do not fit in packets are cut, and packets have to have a
     } catch (const omni::usage& e) {
       if (std::string(e.what()).find("at least 512 bytes, not 300") != std::string::npos) ++refused;
     }
+    std::vector<std::vector<double>> group{{1}, std::vector<double>(20, 1)};  // equal blocks in the first
+    CHECK_THROWS_AS(omni::allreduce(comm, group, testing::growing_blocks{}), omni::usage);
+    CHECK(group[0][0] == 1);
     omni::allreduce(comm, x, fixed_blocks{16});  // nothing was sent: all is as it was
     if (x == std::vector<double>(1000, 2)) ++right;
   });

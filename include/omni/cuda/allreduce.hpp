@@ -212,11 +212,11 @@ requires detail::is_located<std::remove_cvref_t<Data>> report allreduce(Comm&& c
   if (data.length != 0) {
     try {
       there = detail::device_of(data.pointer) >= 0;
+      // The host's memory may still be written by what is in the stream.
+      if (!there) detail::check_cuda(cudaStreamSynchronize(detail::stream_among(more...)), "cudaStreamSynchronize");
     } catch (const cuda_error&) {
       there = true;  // where it fails again, in the call, of which the others hear
     }
-    // The host's memory may still be written by what is in the stream.
-    if (!there) detail::check_cuda(cudaStreamSynchronize(detail::stream_among(more...)), "cudaStreamSynchronize");
   }
   if (there) return allreduce<Policies...>(comm, device_span(data.pointer, data.length), more...);
   return std::apply(

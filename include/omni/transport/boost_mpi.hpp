@@ -32,7 +32,9 @@ class boost_mpi {
   [[nodiscard]] int rank() const { return comm_.rank(); }
   [[nodiscard]] int size() const { return comm_.size(); }
   [[nodiscard]] std::size_t preferred_packet_bytes() const { return std::size_t{62} * 1024; }
-  void mark_broken(const std::string& why) { broken_ = why; }
+  void mark_broken(const std::string& why) {
+    if (broken_.empty()) broken_ = why;
+  }
   [[nodiscard]] bool is_usable() const { return broken_.empty(); }
   void expect_usable() const {
     if (!is_usable()) throw error("omni: this transport is unusable since an earlier error: " + broken_);

@@ -22,7 +22,7 @@ namespace omni::detail {
 
 /// Drives what is under way until an operation can begin at once.
 inline void settle_queue(any_transport& transport, std::chrono::nanoseconds limit = environment_limit()) {
-  for (patience left(limit); !transport.nothing_queued();) {
+  for (patience left(limit, false); !transport.nothing_queued();) {
     if (operation_base::progress_all()) {
       left.renew();
       continue;

@@ -16,6 +16,7 @@
 #include "../call/element_loops.hpp"
 #include "../call/vectors.hpp"
 #include "../compress/draws.hpp"
+#include "../compress/planes.hpp"
 #include "code_forms.hpp"
 
 namespace omni::detail {

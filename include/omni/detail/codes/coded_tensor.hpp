@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <span>
@@ -78,7 +79,11 @@ class coded_tensor final : public tensor_codec, coded_input<T, C, Memory> {
     auto shared = seed ? mixed(hash("seed"), *seed) : mixed(hash("call"), ranks == 1 ? ++alone : call);
     shared = mixed(shared, memory_.begin(c, blocks() * codec_.block(), codec_.block()));
     keys_ = {key_of(rank, shared), shared};
-    limit_ = input::choose(keys_);
+    try {
+      limit_ = input::choose(keys_);
+    } catch (...) {
+      failed_ = std::current_exception();  // thrown where the engine comes to a block: it tells the other ranks
+    }
   }
   std::uint64_t encode(std::size_t block, std::size_t n) override {
     make(block + n);
@@ -124,8 +129,12 @@ class coded_tensor final : public tensor_codec, coded_input<T, C, Memory> {
                         std::as_writable_bytes(std::span(p.out, p.size))};
   }
   void send_values() override { sends_values_ = by_blocks_ = true; }
-  [[nodiscard]] std::uint64_t look(std::size_t block, std::size_t n) override { return wanted(block, n); }
+  [[nodiscard]] std::uint64_t look(std::size_t block, std::size_t n) override {
+    expect_begun();
+    return wanted(block, n);
+  }
   [[nodiscard]] bool values(std::size_t block, [[maybe_unused]] std::byte* to) override {
+    expect_begun();
     constexpr std::size_t ahead = 12;  // blocks: those that look() has not seen come from memory while this one is rounded
     if (block + ahead < blocks()) prefetch(std::as_bytes(pieces_.in(block + ahead)));
     if constexpr (by_values) {
@@ -164,6 +173,7 @@ class coded_tensor final : public tensor_codec, coded_input<T, C, Memory> {
     }
   }
   void settle(report& r) override {
+    expect_begun();
     if (by_blocks_ && clears_late()) {
       const stopwatch since;
       while (clear_late(blocks())) {
@@ -201,9 +211,14 @@ class coded_tensor final : public tensor_codec, coded_input<T, C, Memory> {
     return scatters() ? output(block) : out_ + block * codec_.result_bytes();
   }
 
+  void expect_begun() const {
+    if (failed_) std::rethrow_exception(failed_);
+  }
+
   // ---- encoding
   // All blocks below `end`.
   void make(std::size_t end) {
+    expect_begun();
     while (made_ < end) {
       const auto n = pieces_.in_one(made_, std::min<std::size_t>(64, end - made_));
       for (auto some = wanted(made_, n); some != 0; some &= some - 1)
@@ -326,6 +341,7 @@ class coded_tensor final : public tensor_codec, coded_input<T, C, Memory> {
   int ranks_ = 1;
   choice_keys keys_;
   magnitude_limit<A> limit_;
+  std::exception_ptr failed_;  // before there were any codes
   std::byte *in_ = nullptr, *out_ = nullptr, *tails_ = nullptr;
   std::size_t made_ = 0;     // blocks below have been encoded
   std::size_t cleared_ = 0;  // blocks below have been made zero, or were not to be

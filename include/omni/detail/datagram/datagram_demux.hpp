@@ -75,7 +75,9 @@ class datagram_demux {
   [[nodiscard]] int rank() const { return socket_.rank(); }
   [[nodiscard]] int size() const { return socket_.size(); }
   [[nodiscard]] std::size_t preferred_packet_bytes() const { return socket_.datagram_bytes(); }
-  void mark_broken(const std::string& why) { broken_ = why; }
+  void mark_broken(const std::string& why) {
+    if (broken_.empty()) broken_ = why;
+  }
   [[nodiscard]] Socket& socket() { return socket_; }
 
   /// The datagrams of one operation.

@@ -83,7 +83,7 @@ class network_worker {
     if ((h.kind != omni_switch_result && h.kind != omni_switch_pending) || h.slot >= slots_.size()) return;
     auto& at = slots_[h.slot];
     if (!at.under_way || h.round != lease_.rounds[h.slot]) {
-      if (h.kind == omni_switch_result) patience_.answered_twice();
+      if (h.kind == omni_switch_result && std::exchange(at.was_repeated, false)) patience_.answered_twice();
       return;
     }
     if (!p.is_whole(bytes, lease_.pairs)) return;
@@ -165,6 +165,7 @@ class network_worker {
     bool has_asked = false;       // the last time
     bool is_known = false;        // the switch has said that it has the contribution
     std::uint32_t seen = 0;       // whose it has
+    bool was_repeated = false;    // what was sent before was sent again
     std::uint64_t overtaken = 0;  // answers after which this one's, or what it is about, must have been lost
     slot_timer due;
     switch_packet sent;
@@ -242,6 +243,7 @@ class network_worker {
     ++steps_;
     ++answers_;
     patience_.answered(at.due, now);
+    at.was_repeated = !at.due.once;
     at.under_way = false;
     ++lease_.rounds[h.slot];
     const auto* from = reinterpret_cast<const std::uint32_t*>(p.pairs.data());

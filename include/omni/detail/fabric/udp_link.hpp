@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -31,6 +32,10 @@ class udp_link final : public switch_link {
     const auto colon = where.rfind(':');
     if (colon == std::string_view::npos) throw usage(text() << R"(omni: a switch is at "host:port", not ")" << where << "\"");
     const std::string host(where.substr(0, colon)), port(where.substr(colon + 1));
+    std::uint16_t number = 0;
+    const auto* const end = port.data() + port.size();
+    if (std::from_chars(port.data(), end, number).ptr != end || number == 0)
+      throw usage(text() << "omni: the switch's address " << where << " has no port from 1 to 65535");
     addrinfo wanted{};
     wanted.ai_family = AF_INET;
     wanted.ai_socktype = SOCK_DGRAM;

@@ -142,9 +142,10 @@ class family_engine final : public staged_engine {
   void take_memory() {
     std::size_t n = 0;
     for (std::size_t h = 0; h < hosts(); ++h) n += part_of(h, own_place()).size;
-    memory_ = s_->memory.take(n * whole().element_bytes());
+    attempt([&] { memory_ = s_->memory.take(n * whole().element_bytes()); });
   }
   [[nodiscard]] std::span<std::byte> kept_of(std::size_t host) const {
+    if (memory_.empty()) return {};
     std::size_t first = 0;
     for (std::size_t h = 0; h < host; ++h) first += part_of(h, own_place()).size;
     return elements(memory_, {first, part_of(host, own_place()).size});
@@ -189,7 +190,8 @@ class family_engine final : public staged_engine {
   void reduce() {
     const auto root = place_of(whole().root, levels_);
     const bool is_root = own_rank() == whole().root, leads = own_place() == root.rank;
-    const auto sum = is_root ? whole().out : s_->memory.take(leads ? whole().in.size() : 0);
+    auto sum = whole().out;
+    if (!is_root) attempt([&] { sum = s_->memory.take(leads ? whole().in.size() : 0); });
     add_inside(part_with_root(whole().in, sum, root.rank, leads), {.sent = !is_alone()});
     if (leads) add_between(part_with_root(sum, sum, root.host, is_root), {is_alone(), true});
   }

@@ -44,7 +44,7 @@ class hierarchical_engine : public staged_engine {
  public:
   hierarchical_engine(const hierarchical<Inner, Outer>& t, const call& c, any_transport& transport, any_mailbox& /*none*/)
       : staged_engine(c.encoded()) {
-    c.encode_all();
+    attempt([&] { c.encode_all(); });
     const auto levels = levels_of(transport, t, c.blocking);
     const auto blocks = c.blocks(), k = static_cast<std::size_t>(levels.part);
     const auto first_block = [&](std::size_t part) { return part * blocks / static_cast<std::size_t>(levels.parts); };

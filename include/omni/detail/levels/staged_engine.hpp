@@ -40,8 +40,11 @@ class staged_engine {
   staged_engine(staged_engine&&) = delete;
   staged_engine& operator=(const staged_engine&) = delete;
   staged_engine& operator=(staged_engine&&) = delete;
-  void start() {}
+  void start() {
+    if (failed_) std::rethrow_exception(failed_);
+  }
   bool progress() {
+    begun_ = true;
     bool moved = false;
     while (at_ != stages_.size()) {
       auto* const s = stages_[at_].operation.get();
@@ -62,22 +65,23 @@ class staged_engine {
   [[nodiscard, gnu::cold]] awaited awaits() const { return {{}, done() ? "" : stages_[at_].what}; }
   /// The others wait for this rank in what it has not come to yet.
   [[gnu::cold]] void give_up() noexcept {
-    if (!done() && stages_[at_].operation)
+    if (begun_ && !done() && stages_[at_].operation)
       stages_[at_].operation->end_by(std::make_exception_ptr(error("omni: this rank gave up")));
-    for (auto i = at_ + 1; i < stages_.size(); ++i)
+    const auto next = begun_ ? at_ + 1 : at_;
+    for (auto i = next; i < stages_.size(); ++i)
       if (is_left(i)) stages_[i].operation->call_off();
     constexpr double patience = 1;
     bool all = false;
     for (stopwatch since; !all && since.elapsed() < patience;) {
       all = true;
-      for (auto i = at_ + 1; i < stages_.size(); ++i) {
+      for (auto i = next; i < stages_.size(); ++i) {
         if (!is_left(i)) continue;
         all = false;
         if (stages_[i].operation->progress()) since.lap();
       }
     }
     // Whom they have not reached yet, they reach later: they go on with whatever else this thread does.
-    for (auto i = at_ + 1; i < stages_.size(); ++i) {
+    for (auto i = next; i < stages_.size(); ++i) {
       if (!is_left(i)) continue;
       stages_[i].operation->attach();
       stages_[i].operation.release()->drop();
@@ -98,12 +102,22 @@ class staged_engine {
   virtual ~staged_engine() = default;
 
   [[nodiscard]] const call& whole() const { return call_; }
+  /// Does what may fail before there are stages: the error is thrown when there are, and can be called off.
+  template <class F>
+  void attempt(const F& f) {
+    try {
+      f();
+    } catch (...) {
+      failed_ = std::current_exception();
+    }
+  }
   /// @param ranks of the stage, on the communicator. `among`: none where this rank has no part in it. `what` it does, for errors.
   template <class Topology>
   void add_stage(std::span<const int> ranks, const std::shared_ptr<any_transport>& among, call part, const Topology& topology,
                  counted which, const char* what) {
     std::unique_ptr<operation_base> operation;
     if (among) {
+      if (failed_) part = call_.part(0, 0);  // there may be no memory for more
       part.blocking = false;
       part.is_stage = true;
       part.agreed = call_.agreed;
@@ -152,6 +166,8 @@ class staged_engine {
   call call_;
   std::vector<stage> stages_;
   std::size_t at_ = 0, own_bytes_ = 0;
+  bool begun_ = false;         // the stage that is at_
+  std::exception_ptr failed_;  // before there were stages
   report report_;
 };
 

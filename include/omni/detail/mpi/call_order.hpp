@@ -40,6 +40,8 @@ class call_order {
     pass_over();
   }
   [[nodiscard]] bool all_have_begun() const { return queued_ == begun_; }
+  /// Whether there has been any.
+  [[nodiscard]] bool has_operations() const { return queued_ != 0; }
 
  private:
   void pass_over() {

@@ -61,7 +61,7 @@ class mpi_context : public opened_communicator, public call_order, public std::e
     if (last == nullptr) return true;  // called from the MPI_Test in ready()
     try {
       // Open MPI cannot duplicate a communicator that is freed meanwhile. MPICH frees it when the duplicate is made: in MPI_Test.
-      while (!is_in_test() && broken_.empty() && !ready()) {
+      while (!is_in_test() && may_open() && !ready()) {
       }
       // MPI still writes to it when the others come to duplicate, too.
       if (is_under_way() && !is_in_test()) static_cast<void>(new std::shared_ptr<mpi_context>(last));
@@ -72,8 +72,9 @@ class mpi_context : public opened_communicator, public call_order, public std::e
   }
   /// MPI_Finalize has begun. False if MPI failed.
   bool end() {
+    ending_ = true;
     try {
-      while (broken_.empty() && !ready()) {
+      while (may_open() && !ready()) {
       }
     } catch (const std::exception&) {
       return false;
@@ -125,7 +126,9 @@ class mpi_context : public opened_communicator, public call_order, public std::e
   }
 
   /// After an error in the middle of an operation, old packets may still be under way: nothing more is sent here.
-  void mark_broken(std::string why) { broken_ = std::move(why); }
+  void mark_broken(std::string why) {
+    if (broken_.empty()) broken_ = std::move(why);
+  }
   [[nodiscard]] bool is_usable() const { return broken_.empty(); }
   void expect_usable() const {
     if (!is_usable()) throw error("omni: this communicator is unusable for omni since an earlier error: " + broken_);
@@ -142,6 +145,11 @@ class mpi_context : public opened_communicator, public call_order, public std::e
   }
 
  private:
+  // Whether the other ranks still come to open it. At the end of a program they may have given up, if this rank's only calls were
+  // refused.
+  [[nodiscard]] bool may_open() const { return broken_.empty() && !(ending_ && !has_operations()); }
+
+  bool ending_ = false;
   std::shared_ptr<mpi_context> attribute_;  // what the user's communicator holds
   calibration measured_;
   bool is_fast_ = false;

@@ -74,12 +74,12 @@ class collective : public operation_base {
     if (own_) keeps_ = transport_.keep_alive();
     ticket_ = transport_.queue();
     agrees_ = transport_.agrees_first() || call_.goes_on;
-    if (!call_.is_stage) patience_ = patience(waits_at_most(call_.limit), transport_.has_roll());
+    if (!call_.is_stage) patience_ = patience(waits_at_most(call_.limit), transport_.has_roll() && transport_.is_open());
   }
 
   /// They find that the calls differ.
   [[gnu::cold]] void call_off() noexcept override {
-    call_.topology = "none: it gave up";
+    call_.topology = "none: gave up";
     call_.let_go();  // before the others have heard
     called_off_ = true;
   }
@@ -154,7 +154,7 @@ class collective : public operation_base {
       if (!transport_.may_start(ticket_)) return false;
     }
     holds_turn_ = true;
-    patience_.limit(limit_of(call_, transport_));
+    patience_.limit(limit_of(call_, transport_), transport_.has_roll());
     if (call_.codec() != nullptr && !std::exchange(encodes_, true)) call_.codec()->begin(rank_, ranks_, number_);
     if (auto* const w = transport_.shared_window(); w != nullptr && !records_)
       records_.emplace(
@@ -384,7 +384,7 @@ class collective : public operation_base {
   // still finish it, and get the time for that; servers are gone at once. Parts of another operation are ended by that one.
   void expect_usable() {
     if (call_.is_stage || transport_.is_usable()) return;
-    if (!doomed_) doomed_.emplace(std::chrono::seconds(1));
+    if (!doomed_) doomed_.emplace(std::chrono::seconds(1), true);
     if (transport_.servers() != 0 || doomed_->spent()) transport_.expect_usable();
   }
   bool waits_for_turn() override { return stage_ == stage::queued || (stage_ == stage::running && !begun_); }

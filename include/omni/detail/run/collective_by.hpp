@@ -40,7 +40,8 @@ class collective_by final : public collective {
     return made;
   }
   engine& make_engine() override {
-    if constexpr (!is_compiled<Topology>) the_call().encode_all();  // a topology of the user's reads it as it likes
+    // A topology of the user's reads it as it likes.
+    if constexpr (!is_compiled<Topology> && !requires { Topology::has_stages; }) the_call().encode_all();
     if constexpr (takes_datagrams) return engine_.emplace(topology_, the_call(), transport(), datagrams());
     else return engine_.emplace(topology_, the_call(), transport(), messages());
   }

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <span>
 #include <type_traits>
@@ -58,6 +59,8 @@ inline void add_to(report& sum, const report& one) {
   sum.union_blocks += one.union_blocks;
   sum.dense_bytes += one.dense_bytes;
   sum.seconds += one.seconds;
+  sum.escaped_blocks += one.escaped_blocks;
+  sum.error_bound = std::max(sum.error_bound, one.error_bound);
   if (sum.blocks_total == 0) return;
   sum.density = static_cast<double>(sum.blocks_sent) / static_cast<double>(sum.blocks_total);
   sum.union_density = static_cast<double>(sum.union_blocks) / static_cast<double>(sum.blocks_total);

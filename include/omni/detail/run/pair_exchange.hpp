@@ -133,7 +133,7 @@ class pair_exchange {
     terms.mode = short_name<16>(plan_.mode);
     if (plan_.limit.count() != 0) terms.kind |= 2U;
     // The others, who call or will, find that this rank calls otherwise.
-    if (failure_) terms.topology = short_name<16>("none: it gave up");
+    if (failure_) terms.topology = short_name<16>("none: gave up");
     pairs_.terms = &terms;
     pairs_.is_agreed_by_terms = true;
     records_.emplace(pairs_, rank_, ranks_, folding(rounds), rounds);

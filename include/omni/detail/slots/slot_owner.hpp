@@ -82,7 +82,7 @@ class slot_owner {
     s = standing::left;
     decide(send);
   }
-  /// Workers that have not come, or that a slot waits for.
+  /// Workers that have not come, or that a slot waits for; or that have all results, and have not said that they are done.
   [[nodiscard]] std::vector<int> missing() const {
     std::vector<int> found;
     for (std::size_t w = 0; w < stands_.size(); ++w) {
@@ -91,6 +91,8 @@ class slot_owner {
           phase_ == phase::folding && stands_[w] == standing::greeted && std::any_of(slots_.begin(), slots_.end(), waits);
       if (stands_[w] == standing::unknown || slow) found.push_back(static_cast<int>(w));
     }
+    for (std::size_t w = 0; w < stands_.size() && phase_ != phase::greeting && found.empty(); ++w)
+      if (stands_[w] == standing::greeted) found.push_back(static_cast<int>(w));
     return found;
   }
   /// Bytes that packing results has saved on the way to each worker.

@@ -38,13 +38,14 @@ class slot_patience {
     t.wait = std::min(2 * t.wait, longest_backoff * seconds());
     t.at = now + t.wait;
   }
-  // Which of several was answered is not known.
   void answered(const slot_timer& t, double now) {
-    if (!t.once) return;
     slack_ = std::max(0.95 * slack_, 1.0);
+    if (!t.once) return;  // which of several was answered is not known
     const auto took = now - t.first;
     quick_ = quick_ && took > *quick_ ? *quick_ + (took - *quick_) / 16 : took;
   }
+  /// What was sent again is answered, and has been before: it was not lost. Not to be called where the network may have made the
+  /// second answer, or another worker have asked for it.
   void answered_twice() { slack_ = std::min(1.25 * slack_, most_slack); }
 
  private:

@@ -12,6 +12,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "../../block.hpp"
@@ -209,6 +210,7 @@ class slot_worker {
     std::vector<std::uint32_t> next;  // first row of this worker's that it has not sent, by column
     aligned_bytes sent;               // the datagram
     std::size_t bytes = 0;            // of it; 0: none under way
+    bool was_repeated = false;        // the datagram before it was sent more than once
     std::uint64_t overtaken = 0;      // answers of the owner after which this one's, or what it is about, must have been lost
     slot_timer due;
   };
@@ -236,7 +238,8 @@ class slot_worker {
         t.at = stage::over;  // the owner has heard one of them, or hears the next call
         return;
       }
-      t.due.at = now + std::max(slot_patience::least_wait, patience_.seconds() / 2);
+      // At intervals that double, so that the network may be away for about a second.
+      t.due.at = now + std::max(slot_patience::least_wait, patience_.seconds() / 2) * (1U << std::min(t.farewells - 1, 6));
     } else {
       if (t.due.wait == 0) patience_.sent(t.due, now);
       else patience_.sent_again(t.due, now);
@@ -321,7 +324,10 @@ class slot_worker {
     if (t.at == stage::greeting) return refuse("a result before the first step");
     if (h.slot >= t.slots.size()) refuse("a slot that there is not");
     auto& at = t.slots[h.slot];
-    if (h.step < at.step || at.bytes == 0) return patience_.answered_twice();
+    if (h.step < at.step || at.bytes == 0) {
+      if (std::exchange(at.was_repeated, false)) patience_.answered_twice();
+      return;
+    }
     if (h.step > at.step) refuse("the result of a later step");
     if (h.present != at.active || h.rows != static_cast<std::uint32_t>(std::popcount(at.active)))
       refuse("not a block for each column");
@@ -347,6 +353,7 @@ class slot_worker {
     ++t.answers;
     t.heard = now;
     patience_.answered(at.due, now);
+    at.was_repeated = !at.due.once;
     std::uint64_t active = 0;
     for_each_column(at.active, [&](std::size_t c, std::size_t i) {
       ++union_blocks_;

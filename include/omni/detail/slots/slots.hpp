@@ -265,7 +265,8 @@ struct over_slots : Topology {
   };
 
   static void expect(const call& c, const any_transport& transport) {
-    if (c.group() == nullptr) expect_slots(c, transport);
+    if (c.group() == nullptr) return expect_slots(c, transport);
+    for (std::size_t i = 0; i < c.group()->tensors(); ++i) expect_slots(c.one(i), transport);
   }
 
  private:
