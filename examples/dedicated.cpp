@@ -6,6 +6,7 @@
 #include <mpi.h>
 
 #include <cstddef>
+#include <exception>
 #include <iostream>
 #include <vector>
 
@@ -39,10 +40,13 @@ int work(Cluster& cluster) {
 int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   int failed = 0;
-  {
+  try {
     omni::cluster cluster{MPI_COMM_WORLD, omni::dedicated{.servers = 1}};
     // A server that is told what to expect compiles faster than one that knows everything, serve().
     failed = cluster.is_server() ? cluster.serve_only(omni::reduction<float, omni::sum>{}) : work(cluster);
+  } catch (const std::exception& e) {
+    std::cerr << e.what() << '\n';
+    MPI_Abort(MPI_COMM_WORLD, 1);
   }
   MPI_Finalize();
   return failed;

@@ -339,13 +339,14 @@ class comparison {
 int main(int argc, char** argv) {
   options o;
   CLI::App app{"logistic regression with compressed gradients"};
-  app.add_option("--data", o.data, "file in LIBSVM's text format");
-  app.add_option("--l2", o.l2, "regularisation, times the constant of smoothness");
-  app.add_option("--until", o.until, "distance from the optimum in function value");
-  app.add_option("--most", o.most, "iterations");
-  app.add_option("--stalled", o.stalled, "iterations with compressed gradients, which stall");
-  app.add_option("--longer", o.longer, "steps, times the theory's");
-  app.add_option("--batch", o.batch, "rows of a stochastic gradient; 0: a hundredth of a rank's");
+  app.option_defaults()->always_capture_default();
+  app.add_option("--data", o.data, "file in LIBSVM's text format")->check(CLI::ExistingFile);
+  app.add_option("--l2", o.l2, "regularisation, times the constant of smoothness")->check(CLI::Range(1e-12, 1.0));
+  app.add_option("--until", o.until, "distance from the optimum in function value")->check(CLI::Range(0.0, 1.0));
+  app.add_option("--most", o.most, "iterations")->check(CLI::Range(0, 1'000'000'000));
+  app.add_option("--stalled", o.stalled, "iterations with compressed gradients, which stall")->check(CLI::Range(0, 1'000'000'000));
+  app.add_option("--longer", o.longer, "steps, times the theory's")->check(CLI::Range(1e-6, 1e6));
+  app.add_option("--batch", o.batch, "rows of a stochastic gradient; 0: a hundredth of a rank's")->check(CLI::Range(0, 1'000'000));
   app.add_option("--only", o.only, "algorithms whose name has this, as DIANA or natural");
   app.add_option("--seed", o.seed, "of what is drawn");
   CLI11_PARSE(app, argc, argv);

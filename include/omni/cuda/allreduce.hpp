@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "../allreduce.hpp"
+#include "../detail/run/there.hpp"
 #include "../engines.hpp"
 #include "device_call.hpp"
 #include "device_span.hpp"
@@ -116,9 +117,9 @@ auto on_device_ranks(Comm& comm, const F& f) {
 }
 
 template <class... Policies, class Comm, class T, class F, class... More>
-auto on_device_memory(Comm& comm, device_span<const T> in, device_span<T> out, const F& f, const More&... more) {
+auto on_device_memory(const device_place& at, Comm& comm, device_span<const T> in, device_span<T> out, const F& f,
+                      const More&... more) {
   using E = element_of_device<T>;
-  const auto at = device_place::of(in, out, more...);
   const std::span<const E> from(reinterpret_cast<const E*>(in.data()), in.size());
   const std::span<E> to(reinterpret_cast<E*>(out.data()), out.size());
   return on_device_ranks(comm, [&](auto&& transport) {
@@ -161,8 +162,10 @@ auto parse_device(const F& f, Data& data, Next& next, More&... more) {
 template <class... Policies, class Comm, class F, class Data, class... More>
 auto reduce_on_device(Comm& comm, const F& f, Data& data, More&... more) {
   return parse_device(
-      [&](auto in, auto out, const auto&... rest) { return on_device_memory<Policies...>(comm, in, out, f, rest...); }, data,
-      more...);
+      [&](auto in, auto out, const auto&... rest) {
+        return on_device_memory<Policies...>(device_place::of(in, out, rest...), comm, in, out, f, rest...);
+      },
+      data, more...);
 }
 
 }  // namespace detail
@@ -182,12 +185,7 @@ auto reduce_on_device(Comm& comm, const F& f, Data& data, More&... more) {
 /// Without, the input is read after what is in the default stream, and the output has been written when the call returns.
 template <class... Policies, class Comm, class Data, class... More>
 requires detail::on_device<std::remove_reference_t<Data>> report allreduce(Comm&& comm, Data&& data, More&&... more) {
-  return detail::reduce_on_device<Policies...>(
-      comm,
-      [](auto&& transport, auto& call, const auto& topology) {
-        return detail::run_there(std::forward<decltype(transport)>(transport), call, topology);
-      },
-      data, more...);
+  return detail::reduce_on_device<Policies...>(comm, detail::run_it{}, data, more...);
 }
 
 /// The same without waiting: the tensors belong to the operation until the request is done. With omni::on_stream{s} the output may
@@ -197,28 +195,27 @@ requires detail::on_device<std::remove_reference_t<Data>>
 [[nodiscard]] request iallreduce(Comm&& comm, Data&& data, More&&... more) {
   static_assert(detail::outlives_request<Comm&&>,
                 "omni: the request would outlive the transport, which is a temporary; give it a name");
-  return detail::reduce_on_device<Policies...>(
-      comm,
-      [](auto&& transport, auto& call, const auto& topology) {
-        return detail::start_there(std::forward<decltype(transport)>(transport), call, topology);
-      },
-      data, more...);
+  return detail::reduce_on_device<Policies...>(comm, detail::start_it{}, data, more...);
 }
 
 /// In place, wherever the tensor lies: CUDA is asked. All ranks must find the same.
 template <class... Policies, class Comm, class Data, class... More>
 requires detail::is_located<std::remove_cvref_t<Data>> report allreduce(Comm&& comm, Data&& data, More&&... more) {
-  bool there = false;
-  if (data.length != 0) {
-    try {
-      there = detail::device_of(data.pointer) >= 0;
-      // The host's memory may still be written by what is in the stream.
-      if (!there) detail::check_cuda(cudaStreamSynchronize(detail::stream_among(more...)), "cudaStreamSynchronize");
-    } catch (const cuda_error&) {
-      there = true;  // where it fails again, in the call, of which the others hear
-    }
+  using T = std::remove_pointer_t<decltype(data.pointer)>;
+  const device_span<T> there(data.pointer, data.length);
+  detail::device_place at;
+  bool is_device = false;
+  try {
+    is_device = data.length != 0 && detail::device_of(data.pointer) >= 0;
+    // The host's memory may still be written by what is in the stream.
+    if (data.length != 0 && !is_device)
+      detail::check_cuda(cudaStreamSynchronize(detail::stream_among(more...)), "cudaStreamSynchronize");
+  } catch (const cuda_error&) {
+    at.failed = std::current_exception();  // thrown in the call, so that the other ranks hear of it
   }
-  if (there) return allreduce<Policies...>(comm, device_span(data.pointer, data.length), more...);
+  if (is_device) return allreduce<Policies...>(comm, there, more...);
+  if (at.failed)
+    return detail::on_device_memory<Policies...>(at, comm, device_span<const T>(there), there, detail::run_it{}, more...);
   return std::apply(
       [&](const auto&... choices) { return allreduce<Policies...>(comm, std::span(data.pointer, data.length), choices...); },
       std::tuple_cat(detail::unless_stream(more)...));

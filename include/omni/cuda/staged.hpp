@@ -173,25 +173,9 @@ struct staged_call {
   auto operator()(Call& call, const Topology& topology) const {
     static_assert(std::is_same_v<Topology, colocated>, "omni: collectives of tensors on a device go by automatic or colocated");
     call.arrives(arrival);
-    return Go::go(std::forward<Transport>(transport), call, topology);
+    return Go{}(std::forward<Transport>(transport), call, topology);
   }
 };
-/// How it goes on.
-struct run_it {
-  static constexpr bool waits = true;
-  template <class Transport, class Call, class Topology>
-  static report go(Transport&& transport, const Call& call, const Topology& topology) {
-    return run_there(std::forward<Transport>(transport), call, topology);
-  }
-};
-struct start_it {
-  static constexpr bool waits = false;
-  template <class Transport, class Call, class Topology>
-  static request go(Transport&& transport, const Call& call, const Topology& topology) {
-    return start_there(std::forward<Transport>(transport), call, topology);
-  }
-};
-
 /// Such a call; the spans are of the device's memory.
 template <collective_kind C, class Go, class T, accelerator Device, class Transport, class... A>
 auto stage_tensors(Transport&& transport, const Device& device, typename Device::stream stream, const std::exception_ptr& failed,

@@ -8,7 +8,6 @@
 #include <optional>
 #include <span>
 #include <utility>
-#include <vector>
 
 #include "../../topology/automatic.hpp"
 #include "../call/chosen_engine.hpp"

@@ -43,8 +43,10 @@ template <class T, class C, class Memory>
 class coded_input {
  protected:
   using A = accumulator<T>;
-  static_assert(!Memory::remembers || std::is_same_v<typename Memory::value_type, A>,
-                "omni: error_feedback and diana keep float; for tensors of double write diana<C, double>, for others leave it out");
+  static_assert(
+      !Memory::remembers || std::is_same_v<typename Memory::value_type, A>,
+      "omni: error_feedback and diana keep float unless told: for tensors of double write their second argument, as in diana<C, "
+      "double>, and for float, half and bfloat16 none");
   static_assert(!Memory::delivers || std::is_same_v<T, A>,
                 "omni: diana is for float and double: h needs sums that are not rounded");
 

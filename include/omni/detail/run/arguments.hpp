@@ -111,7 +111,8 @@ consteval bool legal() {
   constexpr bool known = !type || ((kind_of<A, T>() != kind::none) && ...);
   static_assert(known,
                 "omni: an argument is neither an operation on this element type nor a policy (partitioner, zero detector, "
-                "topology, compressor) nor a deadline");
+                "topology, compressor) nor a deadline, nor what the collective takes besides (for MPI_SUM write omni::sum{}, for "
+                "a root omni::root{r})");
   constexpr bool one_role = ((roles<A> <= 1) && ...);
   static_assert(one_role,
                 "omni: a policy models two of partitioner, zero_detector, topology and compressor; it must be exactly one");

@@ -177,7 +177,8 @@ consteval bool loses_nothing() {
 template <collective_kind C, class Result, class... Policies, class F, class Data, class... More>
 Result parse(const F& f, Data& data, const More&... more) {
   if constexpr (!spannable<Data>) {
-    static_assert(spannable<Data>, "omni: the data is nothing that a std::span can be made from");
+    static_assert(spannable<Data>,
+                  "omni: the data is nothing that a std::span can be made from; of a pointer and a length write std::span(p, n)");
     return Result{};
   } else if constexpr (grouped<Data>) {
     using E = group_element<Data>;
@@ -202,7 +203,8 @@ Result parse(const F& f, Data& data, const More&... more) {
 template <collective_kind C, class Result, class... Policies, class F, class Data, class Out, class... More>
 requires spannable<Out> Result parse(const F& f, Data& data, Out& out, const More&... more) {
   if constexpr (!spannable<Data>) {
-    static_assert(spannable<Data>, "omni: the data is nothing that a std::span can be made from");
+    static_assert(spannable<Data>,
+                  "omni: the data is nothing that a std::span can be made from; of a pointer and a length write std::span(p, n)");
     return Result{};
   } else if constexpr (C == collective_kind::broadcast) {
     static_assert(C != collective_kind::broadcast, "omni: a broadcast has one tensor, which the root reads and the others write");

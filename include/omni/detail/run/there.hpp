@@ -82,6 +82,22 @@ request start_there(Transport&& transport, const call& c, const Topology& topolo
   return start_whole(std::move(there), c, topology_over<std::remove_reference_t<Transport>>(topology));
 }
 
+/// Either as a function object, for callers that do both.
+struct run_it {
+  static constexpr bool waits = true;
+  template <class Transport, class Call, class Topology>
+  report operator()(Transport&& transport, const Call& call, const Topology& topology) const {
+    return run_there(std::forward<Transport>(transport), call, topology);
+  }
+};
+struct start_it {
+  static constexpr bool waits = false;
+  template <class Transport, class Call, class Topology>
+  request operator()(Transport&& transport, const Call& call, const Topology& topology) const {
+    return start_there(std::forward<Transport>(transport), call, topology);
+  }
+};
+
 template <class Transport, class Call, class Topology>
 report run_over(Transport& transport, Call& c, const Topology& topology) {
   return on_ranks(transport, c, topology, [](auto&& among, auto& call, const auto& t) {
