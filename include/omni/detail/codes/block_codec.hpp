@@ -16,7 +16,6 @@
 #include "../call/element_loops.hpp"
 #include "../call/vectors.hpp"
 #include "../compress/draws.hpp"
-#include "../compress/planes.hpp"
 #include "code_forms.hpp"
 
 namespace omni::detail {
@@ -71,8 +70,7 @@ class block_codec {
   }
   /// Memory that this takes.
   [[nodiscard]] std::size_t kept_bytes() const {
-    return null_.size() + (room_.size() + sum_.size()) * sizeof(A) + places_.capacity() * sizeof(std::uint32_t) + code_.capacity() +
-           (quantiser<C> ? block_ * sizeof(level) : 0);
+    return null_.size() + (room_.size() + sum_.size()) * sizeof(A) + places_.capacity() * sizeof(std::uint32_t) + code_.capacity();
   }
   /// Zeros of either size.
   [[nodiscard]] const std::byte* null() const { return null_.data(); }

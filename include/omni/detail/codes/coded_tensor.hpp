@@ -22,6 +22,7 @@
 #include "../compress/draws.hpp"
 #include "../compress/largest.hpp"
 #include "../compress/norms.hpp"
+#include "../compress/planes.hpp"
 #include "../compress/shares.hpp"
 #include "../detect/mark.hpp"
 #include "../memory/copy.hpp"
@@ -189,7 +190,8 @@ class coded_tensor final : public tensor_codec, coded_input<T, C, Memory> {
     for (const auto word : s_->made) sent += static_cast<std::size_t>(std::popcount(word));
     r.tensor_bytes = tensor_bytes();
     r.encoded_bytes = picks_elements<C> ? picked_ * (sizeof(T) + bytes_of_place(codec_.block())) : sent * codec_.bytes();
-    r.extra_bytes += s_->bytes() + codec_.kept_bytes() + 3 * codec_.block() * sizeof(A);
+    const auto of_block = 3 * sizeof(A) + (quantiser<C> ? sizeof(level) : 0);
+    r.extra_bytes += s_->bytes() + codec_.kept_bytes() + codec_.block() * of_block;
   }
   void leak() noexcept override { s_.leak(); }
 

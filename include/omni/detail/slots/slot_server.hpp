@@ -22,13 +22,13 @@ namespace omni::detail {
 
 /// Tells all ranks but this one that this one has failed in the mailbox's operation.
 inline void tell_failure(any_datagrams& messages, int peers, int self) {
-  constexpr int times = 16;
+  constexpr int times = 14;
   std::array<std::byte, sizeof(slot_header)> room{};
   const auto bytes = slot_writer(room, {.call = messages.call(), .kind = slot_kind::abort}).close();
   for (int i = 0; i < times; ++i) {
     for (int r = 0; r < peers; ++r)
       if (r != self) messages.send(r, bytes);
-    nap(1000 << (i / 2));  // who computes empties no buffers, and the network may be away: half a second in all
+    nap(1000 << (i / 2));  // who computes empties no buffers, and the network may be away: a quarter of a second in all
   }
 }
 
@@ -76,7 +76,7 @@ inline void leave_slots(any_datagrams& messages, int workers, int servers) {
   for (int i = 0; i < times && std::find(heard.begin(), heard.end(), false) != heard.end(); ++i) {
     for (int s = 0; s < servers; ++s)
       if (!heard[static_cast<std::size_t>(s)]) messages.send(workers + s, bye);
-    const double patience = 5e-3 * (1 << (i / 4));  // 1.3 s in all
+    const double patience = 5e-3 * (1 << (i / 6));  // 450 ms in all
     for (auto a = messages.receive(patience); a; a = messages.receive(patience))
       if (a->peer >= workers && a->datagram.header.kind == slot_kind::farewell)
         heard[static_cast<std::size_t>(a->peer - workers)] = true;

@@ -238,8 +238,8 @@ class slot_worker {
         t.at = stage::over;  // the owner has heard one of them, or hears the next call
         return;
       }
-      // At intervals that double, so that the network may be away for about a second.
-      t.due.at = now + std::max(slot_patience::least_wait, patience_.seconds() / 2) * (1U << std::min(t.farewells - 1, 6));
+      // At intervals that double, so that the network may be away for a while.
+      t.due.at = now + std::max(slot_patience::least_wait, patience_.seconds() / 2) * (1U << std::min(t.farewells - 1, 4));
     } else {
       if (t.due.wait == 0) patience_.sent(t.due, now);
       else patience_.sent_again(t.due, now);
