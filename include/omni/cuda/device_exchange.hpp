@@ -125,7 +125,7 @@ class device_engine {
   [[nodiscard]] bool done() const { return finished_ && ended_ == peers() && saying_ == 0; }
   /// Tells the others that nothing more will come.
   void give_up() noexcept {
-    if (done() || is_called_off()) return;
+    if (done()) return;
     try {
       if (!greeting_.started()) greeting_.start(s_->greeting, messages_, s_->peers, 16, true);
       if (!finished_) say_last_word(gives_up);
