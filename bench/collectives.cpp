@@ -476,7 +476,8 @@ int main(int argc, char** argv) {
   if (w.rank == 0) {
     std::printf("# omni %d.%d.%d, %d ranks, %s %s, median of at least %d, slowest rank; scan %.1f GB/s, link %.2f GB/s a rank\n",
                 OMNI_VERSION_MAJOR, OMNI_VERSION_MINOR, OMNI_VERSION_PATCH, w.size, o.collective.c_str(),
-                o.out_of_place ? "out of place" : "in place", o.repeats, limit.scan / 1e9, limit.link / 1e9);
+                o.out_of_place || (o.collective != "allreduce" && o.collective != "broadcast") ? "out of place" : "in place",
+                o.repeats, limit.scan / 1e9, limit.link / 1e9);
     if (distance.known())
       std::printf("# cores of the ranks: a line goes there and back in %.0f ns, dirty lines are read at %.1f GB/s: %s\n",
                   distance.round_trip * 1e9, distance.dirty_read / 1e9, distance.is_far() ? "far" : "near");

@@ -139,3 +139,12 @@ TEST_CASE("distance of cores: a rank that does not come is not waited for, least
     }
   }
 }
+TEST_CASE("copies: short results stay in the caches on every machine, long ones on none") {
+  constexpr std::size_t mib = std::size_t{1} << 20U;
+  CHECK_FALSE(omni::detail::goes_past_caches(0));
+  CHECK_FALSE(omni::detail::goes_past_caches(16 * mib - 1));
+  CHECK(omni::detail::goes_past_caches(64 * mib));
+  // As the system describes it: a cache of megabytes, or nothing.
+  const auto cache = omni::detail::last_cache_bytes();
+  CHECK((cache == 0 || (cache >= mib / 4 && cache < 4096 * mib)));
+}

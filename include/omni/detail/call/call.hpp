@@ -27,7 +27,7 @@ class call : public call_blocks {
       : call_blocks(l, p, i.size() / l.element_bytes) {
     in = i;
     out = o;
-    past_caches_ = o.size() >= bytes_past_caches;
+    past_caches_ = goes_past_caches(o.size());
   }
   /// Of a group.
   call(const element_loops& l, const void* p, std::shared_ptr<const tensor_group> g) : call_blocks(l, p, std::move(g)) {}

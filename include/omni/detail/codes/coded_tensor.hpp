@@ -333,7 +333,7 @@ class coded_tensor final : public tensor_codec, coded_input<T, C, Memory> {
   }
   void clear(std::span<T> to) const {
     auto* const p = reinterpret_cast<std::byte*>(to.data());
-    if (tensor_bytes() >= bytes_past_caches) fill_out(p, to.size_bytes(), std::byte{0});
+    if (goes_past_caches(tensor_bytes())) fill_out(p, to.size_bytes(), std::byte{0});
     else std::memset(p, 0, to.size_bytes());
   }
 

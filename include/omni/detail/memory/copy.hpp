@@ -3,8 +3,11 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <span>
 
@@ -119,7 +122,23 @@ inline void fill_out(std::byte* to, std::size_t bytes, std::byte value) {
 inline void publish(stores /*how*/) {}
 #endif
 
-/// From so many bytes on a result is written past the caches where it is null: it has no room in them beside the input.
-inline constexpr std::size_t bytes_past_caches = std::size_t{64} << 20U;
+/// Bytes of the last cache that a core has; 0 where the system does not tell. (sysconf() adds up those of all cores.)
+inline std::size_t last_cache_bytes() {
+  std::array<char, 32> text{};
+  if (auto* const file = std::fopen("/sys/devices/system/cpu/cpu0/cache/index3/size", "re")) {
+    static_cast<void>(std::fread(text.data(), 1, text.size() - 1, file));
+    static_cast<void>(std::fclose(file));
+  }
+  char* unit = nullptr;
+  const auto number = std::strtoull(text.data(), &unit, 10);
+  return static_cast<std::size_t>(number) << (*unit == 'K' ? 10U : *unit == 'M' ? 20U : 0U);
+}
+/// Whether a result of so many bytes is written past the caches where it is null: it has no room in them beside the input.
+inline bool goes_past_caches(std::size_t bytes) {
+  constexpr auto least = std::size_t{16} << 20U, most = std::size_t{64} << 20U;
+  if (bytes < least) return false;
+  static const auto cache = last_cache_bytes();
+  return bytes >= (cache == 0 ? most : std::clamp(cache / 2, least, most));
+}
 
 }  // namespace omni::detail

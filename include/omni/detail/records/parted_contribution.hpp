@@ -71,8 +71,8 @@ class parted_contribution {
   static void take(const call& c, std::size_t mine, rows r, contributions all, report& tell) {
     if (!c.gathers()) return fold(c, mine, section(c, mine, r), all, tell);
     for (std::size_t k = 0; k < all.size(); ++k) {
-      if (k == mine) continue;
       const section s(c, k, r);
+      if (k == mine || s.blocks == 0) continue;
       copy(c, s, read(all[k], k, s, k), tell);
     }
   }
@@ -86,9 +86,9 @@ class parted_contribution {
     for (std::size_t k = 0; k < ranks; ++k) most = std::max(most, part_of(c, k).blocks);
     return most;
   }
-  /// What a contribution of so many bytes comes to on the way: where they reduce, each other rank reads its section.
-  [[nodiscard]] static std::size_t sent(const call& c, std::size_t bytes, std::size_t ranks) {
-    return c.gathers() ? bytes * (ranks - 1) : bytes;
+  /// What a contribution of so many bytes for so many others comes to on the way: where they reduce, each reads its section.
+  [[nodiscard]] static std::size_t sent(const call& c, std::size_t bytes, std::size_t others) {
+    return bytes * (c.gathers() ? others : std::min<std::size_t>(others, 1));
   }
 
  private:

@@ -58,10 +58,17 @@ class piecewise_engine {
     const bool far = window_.distance().is_far();
     const unsigned many = window_.distance().is_slow() ? 90 : 50;  // else copying takes no longer than looking
     runs_.fill(parted_ ? parted_contribution::runs_of(call_, many) : contribution::runs_of(call_, many));
+    for (std::size_t r = 0; r < ranks_; ++r) {
+      givers_ += gives(r, rank_) ? 1U : 0U;
+      takers_ += gives(rank_, r) ? 1U : 0U;
+    }
     const bool has_root = parted_ && c.cut() == nullptr;
     depth_ = has_root ? most_depth : far && !packed_ ? 1 : 2;
     const auto block = parted_contribution::block_of(call_);
-    auto blocks = (has_root ? rooted_piece : far && !packed_ ? largest_piece : least_piece) / (block * call_.element_bytes());
+    auto blocks = (has_root          ? std::clamp(call_.bytes() / 8, rooted_piece / 2, rooted_piece)
+                   : far && !packed_ ? largest_piece
+                                     : least_piece) /
+                  (block * call_.element_bytes());
     if (c.cut() != nullptr) blocks = std::max<std::size_t>(blocks / ranks_, 1);
     piece_ = parted_ ? blocks : blocks * block;
     const auto all = parted_ ? parted_contribution::most_rows(c, ranks_) : call_.size();
@@ -93,20 +100,22 @@ class piecewise_engine {
       return started_;
     }
     watch_.lap();
-    bool moved = took(messages_.poll());
+    // Who only gives, or only takes, looks for words when there is nothing else to do: each look may be a way to another core.
+    const bool looks = (givers_ != 0 && takers_ != 0) || !(may_fold() || may_write());
+    bool moved = looks && took(messages_.poll());
     report_.exchange_seconds += watch_.lap();
     if (has_results() && taken_ != folded_ && slot(taken_).results == others()) {
       take();
       report_.deliver_seconds += watch_.lap();
       moved = true;
     }
-    if (folded_ != written_ && slot(folded_).contributions == others()) {
+    if (may_fold()) {
       if (has_results()) fold();
       else take_contributions();
       (call_.gathers() ? report_.deliver_seconds : report_.fold_seconds) += watch_.lap();
       moved = true;
     }
-    if (written_ != pieces_ && written_ < taken_ + depth_ && slot(written_).under_way == 0) {
+    if (may_write()) {
       write();
       report_.detect_seconds += watch_.lap();
       moved = true;
@@ -129,7 +138,7 @@ class piecewise_engine {
     awaited found{{}, "piece " + std::to_string(k) + " of " + std::to_string(pieces_) + (folds ? ", contributions" : ", results")};
     const auto& s = slots_[k % depth_];
     for (std::size_t r = 0; r < ranks_; ++r)
-      if (r != rank_ && (folds ? s.contribution : s.result)[r].data() == nullptr) found.peers.push_back(static_cast<int>(r));
+      if (gives(r, rank_) && (folds ? s.contribution : s.result)[r].data() == nullptr) found.peers.push_back(static_cast<int>(r));
     return found;
   }
   /// Also after an error that leaves the communicator usable: the others wait for this rank's packets.
@@ -150,6 +159,7 @@ class piecewise_engine {
   static constexpr std::size_t least_piece = std::size_t{512} << 10U, largest_piece = std::size_t{2} << 20U;
   static constexpr std::size_t rooted_piece = std::size_t{128} << 10U;
   static constexpr std::size_t most_depth = 4;
+  static constexpr std::size_t soon = 1024;  // bytes of a packet that are asked for when it comes
   static_assert(largest_piece + (std::size_t{16} << 10U) <= shared_packets::most_bytes);
   using packets = std::array<std::span<const std::byte>, automatic::most_sharing_ranks>;
 
@@ -181,6 +191,15 @@ class piecewise_engine {
   // Whether what a rank folds goes to the others.
   [[nodiscard]] bool has_results() const { return !parted_ && !packed_; }
   [[nodiscard]] std::size_t others() const { return ranks_ - 1; }
+  // Whether what the others have for the next piece is there.
+  [[nodiscard]] bool may_fold() { return folded_ != written_ && slot(folded_).contributions == givers_; }
+  [[nodiscard]] bool may_write() { return written_ != pieces_ && written_ < taken_ + depth_ && slot(written_).under_way == 0; }
+  // Whether a rank has something for another one.
+  [[nodiscard]] bool gives(std::size_t from, std::size_t to) const {
+    const auto root = static_cast<std::size_t>(call_.root);
+    if (call_.kind == collective_kind::broadcast && from != root) return false;
+    return from != to && (call_.kind != collective_kind::reduce || to == root);
+  }
   [[nodiscard]] slot_type& slot(std::size_t piece) { return slots_[piece % depth_]; }
   [[nodiscard]] parted_contribution::rows rows(std::size_t k) const { return {k * piece_, piece_}; }
   [[nodiscard]] call piece(std::size_t k) const {
@@ -202,7 +221,7 @@ class piecewise_engine {
     s.contributions = s.results = 0;
     s.contribution = s.result = {};
     for (std::size_t r = 0; r < ranks_; ++r) {
-      if (r == rank_) continue;
+      if (!gives(r, rank_)) continue;
       messages_.receive(static_cast<int>(r), 0, {}, token(contribution_came, k % depth_, r));
       if (has_results()) messages_.receive(static_cast<int>(r), 1, {}, token(result_came, k % depth_, r));
     }
@@ -218,12 +237,14 @@ class piecewise_engine {
           break;
         case contribution_came:
           s.contribution[rank] = {c.data, c.bytes};
+          prefetch(s.contribution[rank].first(std::min(c.bytes, soon)));
           ++s.contributions;
           // Give or take, the part of it that is folded here.
           if (!parted_) report_.bytes_received += c.bytes / (packed_ ? 1 : others());
           break;
         case result_came:
           s.result[rank] = {c.data, c.bytes};
+          prefetch(s.result[rank].first(std::min(c.bytes, soon)));
           ++s.results;
           report_.bytes_received += c.bytes;
           break;
@@ -234,10 +255,11 @@ class piecewise_engine {
   void send(unsigned stream, std::size_t k, std::span<const std::byte> packet) {
     for (std::size_t d = 1; d < ranks_; ++d) {
       const auto peer = (rank_ + d) % ranks_;
+      if (!gives(rank_, peer)) continue;
       messages_.send(static_cast<int>(peer), stream, packet, token(read_by_peer, k % depth_, peer));
+      ++slot(k).under_way;
+      ++sent_;
     }
-    slot(k).under_way += others();
-    sent_ += others();
   }
 
   void write() {
@@ -247,7 +269,7 @@ class piecewise_engine {
     std::size_t bytes = 0;
     if (parted_) {
       bytes = parted_contribution::write(call_, {rank_, ranks_}, rows(written_), s.room, how, here, runs_);
-      report_.bytes_sent += parted_contribution::sent(call_, bytes, ranks_);
+      report_.bytes_sent += parted_contribution::sent(call_, bytes, takers_);
     } else if (packed_) {
       bytes = packed_contribution::write(piece(written_), s.room, how, here);
       report_.bytes_sent += bytes * others();
@@ -293,7 +315,7 @@ class piecewise_engine {
     report here;
     const auto contributions = all(slot(folded_).contribution);
     if (packed_) packed_contribution::fold(piece(folded_), contributions, here);
-    else parted_contribution::take(call_, rank_, rows(folded_), contributions, here);
+    else if (givers_ != 0) parted_contribution::take(call_, rank_, rows(folded_), contributions, here);
     count(here);
     ++folded_;
     leave();
@@ -301,7 +323,7 @@ class piecewise_engine {
   // The others' packets of a piece have been read.
   void leave() {
     for (std::size_t r = 0; r < ranks_; ++r)
-      for (unsigned stream = 0; r != rank_ && stream < (has_results() ? 2 : 1); ++stream)
+      for (unsigned stream = 0; gives(r, rank_) && stream < (has_results() ? 2 : 1); ++stream)
         messages_.release(static_cast<int>(r), stream);
     if (taken_ + depth_ < pieces_) expect(taken_ + depth_);
     ++taken_;
@@ -313,10 +335,11 @@ class piecewise_engine {
   any_mailbox& messages_;
   window& window_;
   std::size_t rank_, ranks_;
-  bool parted_;                         // no results: each rank takes what is for it
-  bool packed_;                         // no results: each rank folds everything
-  std::size_t depth_ = 1;               // pieces under way, at most
-  std::size_t piece_ = 0, pieces_ = 0;  // elements of one, or blocks of each part; and how many
+  std::size_t givers_ = 0, takers_ = 0;  // others that have something for this rank, and that it has something for
+  bool parted_;                          // no results: each rank takes what is for it
+  bool packed_;                          // no results: each rank folds everything
+  std::size_t depth_ = 1;                // pieces under way, at most
+  std::size_t piece_ = 0, pieces_ = 0;   // elements of one, or blocks of each part; and how many
   bool started_ = false;
   std::size_t written_ = 0, folded_ = 0, taken_ = 0;  // pieces
   std::size_t sent_ = 0;                              // packets that others have not read
