@@ -176,6 +176,7 @@ struct staged_call {
     return Go{}(std::forward<Transport>(transport), call, topology);
   }
 };
+
 /// Such a call; the spans are of the device's memory.
 template <collective_kind C, class Go, class T, accelerator Device, class Transport, class... A>
 auto stage_tensors(Transport&& transport, const Device& device, typename Device::stream stream, const std::exception_ptr& failed,

@@ -157,6 +157,9 @@ struct element_loops {
 
 inline constexpr element_loops no_loops{};
 
+/// How many blocks a run of n elements has, the last of which may be shorter.
+constexpr std::size_t blocks_in_run(std::size_t n, std::size_t block) { return n / block + (n % block != 0 ? 1 : 0); }
+
 /// Makes the table.
 template <class T, class Op, class Partitioner, class Detector>
 constexpr element_loops make_loops() {
@@ -191,13 +194,13 @@ constexpr element_loops make_loops() {
     if constexpr (!std::is_same_v<Detector, simd_detector>)
       l.mark = [](const void* p, const void* run, std::size_t n, std::size_t block) -> std::uint64_t {
         return as::of(p).detector.mark(std::span<const T>(static_cast<const T*>(run), n), block, as::of(p).null) &
-               ones(n / block + (n % block != 0 ? 1 : 0));  // a user's may set more
+               ones(blocks_in_run(n, block));  // a user's may set more
       };
     if constexpr (cuts_evenly<Partitioner> && requires { Detector::ahead_bytes; }) {
       l.ahead_bytes = Detector::ahead_bytes;
       l.mark_ahead = [](const void* p, const void* all, std::size_t n, std::size_t block, std::span<std::uint64_t> marks) {
         as::of(p).detector.mark_ahead(std::span<const T>(static_cast<const T*>(all), n), block, as::of(p).null, marks);
-        const auto blocks = n / block + (n % block != 0 ? 1 : 0);
+        const auto blocks = blocks_in_run(n, block);
         for (std::size_t w = 0; w < marks.size(); ++w) marks[w] &= w * 64 < blocks ? ones(blocks - w * 64) : 0;
       };
     }

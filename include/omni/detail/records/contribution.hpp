@@ -61,9 +61,7 @@ class contribution {
     auto apart = runs_of(c);
     auto& whole = runs != nullptr ? *runs : apart;
     for (std::size_t first = 0; first < blocks; first += 64) {
-      const auto look = [&](std::size_t b, std::size_t n) {
-        return c.mark(c.input(first + b), c.range(first + b, n).size, block) & ones(n);
-      };
+      const auto look = [&](std::size_t b, std::size_t n) { return c.mark(c.input(first + b), c.range(first + b, n).size, block); };
       const auto copy = [&](std::size_t b, std::size_t n) {
         const auto bytes = c.range(first + b, n).size * c.element_bytes();
         copy_out(to.data() + at, c.input(first + b), bytes, how);

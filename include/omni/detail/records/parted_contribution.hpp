@@ -130,7 +130,7 @@ class parted_contribution {
       const auto here = std::min<std::size_t>(64, s.blocks - first);
       const auto look = [&](std::size_t b, std::size_t n) {
         const auto run = range(c, s, first + b, n);
-        return c.mark(c.in.data() + run.first * element, run.size, u) & ones(n);
+        return c.mark(c.in.data() + run.first * element, run.size, u);
       };
       const auto copy = [&](std::size_t b, std::size_t n) {
         const auto run = range(c, s, first + b, n);

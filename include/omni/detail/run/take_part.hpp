@@ -12,6 +12,7 @@
 #include "../call/call.hpp"
 #include "../call/part_of_rank.hpp"
 #include "../deal/parts.hpp"
+#include "../memory/copy.hpp"
 #include "argument_checks.hpp"
 
 // What a rank gives and gets in a reduce_scatter, an allgather, a reduce or a broadcast, as the caller has said it.
@@ -98,7 +99,14 @@ inline void put_own_part(const call& c, const call& seen, int rank) {
   if (c.kind != collective_kind::allgather || c.in.data() == c.out.data()) return;
   const auto [first, n, blocks] = (*seen.cut())[static_cast<std::size_t>(rank)];
   auto* const place = seen.out.data() + first * seen.element_bytes();
-  if (n != 0 && place != c.in.data()) std::memcpy(place, c.in.data(), n * seen.element_bytes());
+  const auto bytes = n * seen.element_bytes();
+  if (n == 0 || place == c.in.data()) return;
+  if (!seen.fills_past_caches()) {
+    std::memcpy(place, c.in.data(), bytes);
+    return;
+  }
+  copy_out(place, c.in.data(), bytes, stores::streams);
+  publish(stores::streams);
 }
 
 }  // namespace omni::detail

@@ -153,7 +153,6 @@ class packet_reader {
     std::memcpy(&s, signature_, sizeof(s));
     return s;
   }
-  [[nodiscard]] bool has_signature() const { return signature_ != nullptr; }
   [[nodiscard]] bool empty() const { return next_ == header_.blocks; }
   /// Row of the block at the front.
   [[nodiscard]] std::uint64_t row() const { return header_.base + offset(next_); }
