@@ -132,7 +132,13 @@ class piecewise_engine {
   [[nodiscard]] bool done() const { return taken_ == pieces_ && started_ && sent_ == 0; }
   [[nodiscard]] awaited awaits() const {
     if (!started_) return {{}, "its turn at the memory that the ranks share"};
-    if (taken_ == pieces_) return {{}, "packets of this rank to be taken"};
+    if (taken_ == written_) {
+      // Who has read all of a broadcast is done.
+      awaited found{{}, "packets of this rank to be taken", written_ == pieces_ && call_.kind == collective_kind::broadcast};
+      for (std::size_t r = 0; r < ranks_; ++r)
+        if (unread_[r] != 0) found.peers.push_back(static_cast<int>(r));
+      return found;
+    }
     const bool folds = folded_ == taken_;
     const auto k = folds ? folded_ : taken_;
     awaited found{{}, "piece " + std::to_string(k) + " of " + std::to_string(pieces_) + (folds ? ", contributions" : ", results")};
@@ -234,6 +240,7 @@ class piecewise_engine {
         case read_by_peer:
           --s.under_way;
           --sent_;
+          --unread_[rank];
           break;
         case contribution_came:
           s.contribution[rank] = {c.data, c.bytes};
@@ -259,6 +266,7 @@ class piecewise_engine {
       messages_.send(static_cast<int>(peer), stream, packet, token(read_by_peer, k % depth_, peer));
       ++slot(k).under_way;
       ++sent_;
+      ++unread_[peer];
     }
   }
 
@@ -342,7 +350,8 @@ class piecewise_engine {
   std::size_t piece_ = 0, pieces_ = 0;   // elements of one, or blocks of each part; and how many
   bool started_ = false;
   std::size_t written_ = 0, folded_ = 0, taken_ = 0;  // pieces
-  std::size_t sent_ = 0;                              // packets that others have not read
+  std::size_t sent_ = 0;                              // packets that others have not read, and of which rank how many
+  std::array<std::size_t, automatic::most_sharing_ranks> unread_{};
   std::array<slot_type, most_depth> slots_{};
   std::array<whole_runs, automatic::most_sharing_ranks> runs_;  // what this rank has written, of each part
   report report_;

@@ -394,7 +394,12 @@ class collective : public operation_base {
   [[gnu::cold]] void run_out() override {
     auto what = awaits();
     const stopwatch since;
-    if (const auto missing = transport_.call_roll(patience_.grace())) what.peers = *missing;
+    std::sort(what.peers.begin(), what.peers.end());
+    if (auto missing = transport_.call_roll(patience_.grace())) {
+      if (what.others_are_done)
+        std::erase_if(*missing, [&](int r) { return !std::binary_search(what.peers.begin(), what.peers.end(), r); });
+      what.peers = std::move(*missing);
+    }
     std::sort(what.peers.begin(), what.peers.end());
     throw timeout(rank_, patience_.seconds() + since.elapsed(), stage_name(), std::move(what.packet), std::move(what.peers));
   }

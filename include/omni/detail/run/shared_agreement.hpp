@@ -49,7 +49,8 @@ class shared_agreement {
   /// Leaves this rank's record. `samples`: without room for packets it will have to be known how dense the tensor is; `may_pack`:
   /// with it, which share of its elements is not null.
   void tell(call& c, std::int64_t digest, bool samples, bool may_pack, report& r) {
-    if (c.native == nullptr) window_->records().note_risk(number_);  // an operation that MPI has does not throw
+    // An operation that MPI has does not throw, but a rank may wait too long for one that finds all records, and is done.
+    if (c.native == nullptr || c.limit.count() != 0) window_->records().note_risk(number_);
     // What goes on has packets, however small its record is.
     const bool has_room = (is_small() && !c.goes_on) || (fits(c) && window_->commit());
     if (own_ != nullptr) return tell_own(c, digest, has_room, r);
