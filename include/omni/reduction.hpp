@@ -125,12 +125,13 @@ class reductions {
       });
     };
     if (const auto k = has(known_); k != known_.end()) return *k;
+    if (s.topology == key_value_topology) return nullptr;  // codes are those of dense tensors
     if (const auto k = has(opened_); k != opened_.end()) {
       std::rotate(k, k + 1, opened_.end());
       return opened_.back();
     }
     for (const auto& c : coded_) {
-      if (c.operation != s.operation || short_name<48>(c.type) != s.type || s.topology == key_value_topology) continue;
+      if (c.operation != s.operation || short_name<48>(c.type) != s.type) continue;
       auto e = c.open(s);
       if (!e) continue;
       auto made = std::make_shared<const entry>(std::move(*e));
@@ -153,6 +154,7 @@ class reductions {
  private:
   static bool folds(const entry& k, const signature& s) {
     if (s.topology != key_value_topology) return short_name<48>(k.type) == s.type;
+    if (k.result_size != k.element_size) return false;  // codes again: a call in this process may be one
     const auto by = [&](std::string_view key) { return short_name<48>(pair_type(k.type, key)) == s.type; };
     return by(type_name<std::uint32_t>()) || by(type_name<std::uint64_t>()) || by(type_name<std::uint16_t>()) ||
            by(type_name<std::uint8_t>());

@@ -265,7 +265,7 @@ TEST_CASE("recorded pairs: in messages, all or none") {
 TEST_CASE("recorded pairs: a peer that lies is refused, or believed without harm") {
   const auto seen = [](bool messages, const auto& lie, const auto& lie_in_part, pair_folding how = pair_folding::by_parts) {
     try {
-      play({3, keys::scattered, 5000, 0.3, 1, 7}, how, how == pair_folding::by_split ? 4000 : 100000, messages, lie, lie_in_part);
+      play({3, keys::scattered, 5000, 0.3, 1, 7}, how, how == pair_folding::by_parts ? 100000 : 4000, messages, lie, lie_in_part);
     } catch (const omni::protocol&) {
       return "protocol";
     } catch (const omni::mismatch&) {
@@ -335,6 +335,47 @@ TEST_CASE("recorded pairs: a peer that lies is refused, or believed without harm
     CHECK(in_segment(part, [](std::uint32_t& told) { told = 0x7fffffff; }) == "protocol");
     CHECK(in_segment(part, [](std::uint32_t& told) { told = 0x80000000; }) == "protocol");
   }
+  // A key that is put in the place of another one, in rank 1's record of that round.
+  const auto with_key = [&](int round, std::size_t at, K key, pair_folding how) {
+    int records = 0;
+    return std::string(seen(
+        false,
+        [&](std::size_t r, std::span<std::byte> record) {
+          if (r == 1 && ++records == round) std::memcpy(record.data() + at, &key, sizeof(key));
+        },
+        none, how));
+  };
+  constexpr std::size_t segments_at = 64;
+  CHECK(with_key(2, sizeof(words), 0, pair_folding::by_all) == "protocol");  // has been folded
+  CHECK(with_key(3, segments_at, 0, pair_folding::by_split) == "protocol");
+  int records = 0;
+  const auto of_another_part = [&](std::size_t r, std::span<std::byte> record) {
+    if (r != 1 || ++records != 2) return;
+    std::uint32_t told = 0;  // of the first part, and whether more come
+    std::memcpy(&told, record.data() + sizeof(words), sizeof(told));
+    const K key = 4998;
+    std::memcpy(record.data() + segments_at + ((told & 0x7fffffffU) - 1) * sizeof(key), &key, sizeof(key));
+  };
+  CHECK(std::string(seen(false, of_another_part, none, pair_folding::by_split)) == "protocol");
+  records = 0;
+  const auto above_largest = [&](std::size_t r, std::span<std::byte> record) {
+    words w;
+    std::memcpy(&w, record.data(), sizeof(w));
+    const K key = 0xfffffff0U;
+    if (r == 1 && w.state == 1 && ++records == 1)
+      std::memcpy(record.data() + sizeof(w) + (w.here - 1) * sizeof(key), &key, sizeof(key));
+  };
+  CHECK(std::string(seen(false, above_largest, none, pair_folding::by_all)) == "protocol");
+  CHECK(records == 1);
+  // In what it has folded.
+  const auto with_key_in_part = [&](std::size_t number, K key) {
+    return std::string(seen(false, none, [&](std::size_t r, std::span<std::byte> part) {
+      if (r == 1) std::memcpy(part.data() + sizeof(std::uint64_t) + number * sizeof(key), &key, sizeof(key));
+    }));
+  };
+  CHECK(with_key_in_part(0, 1) == "protocol");     // of another range
+  CHECK(with_key_in_part(5, 1) == "protocol");     // descends
+  CHECK(with_key_in_part(0, 4999) == "protocol");  // likewise
   // Any bytes at all: sanitizers see whether it does harm.
   auto g = patterns::make_generator(20261125, 0);
   int refused = 0;

@@ -233,6 +233,17 @@ TEST_CASE("a server refuses codes that cannot be, and survives those that are no
   refused([](signature&, terms& t) { t.parameters = 200U << 2U | 1U; });  // of other bytes
   refused([](signature& s, terms&) { s.type = omni::detail::short_name<48>("int32"); });
   refused([](signature& s, terms&) { s.operation = omni::detail::short_name<40>("natural"); });
+  // Nor are the rows of a key-value call codes, not even of a kind that has been folded before.
+  omni::detail::reductions known;
+  omni::detail::teach(known, omni::reduction<float, omni::sum>{});
+  for (const auto& of : {good, record_codes(omni::natural{})}) {  // results are longer than codes, or as long
+    signature codes;
+    std::memcpy(&codes, of[0][0].bytes.data() + sizeof(header), sizeof(codes));
+    CHECK(known.find(codes) != nullptr);
+    codes.topology = omni::detail::key_value_topology;
+    codes.type = omni::detail::short_name<48>("float by uint32");
+    CHECK(known.find(codes) == nullptr);
+  }
   // More levels than there may be have as many bits.
   auto levels = record_codes(omni::natural_dithering{.levels = 100});
   for (auto& packets : levels) {

@@ -152,3 +152,17 @@ TEST_CASE("key-value: hot ends, regular strides and outliers are shared evenly")
   const key_groups huge(~std::uint64_t{0}, 1, 3);
   for (std::size_t o = 0; o < 3; ++o) CHECK_FALSE(huge.exists(~std::uint64_t{0}, o));
 }
+
+TEST_CASE("key-value: reports count the memory that sorting takes") {
+  constexpr std::size_t n = 20000;
+  testing::sharing::run(2, [&](testing::sharing& comm) {
+    std::vector<std::uint32_t> ascending(n), descending(n);
+    for (std::size_t i = 0; i < n; ++i) ascending[i] = descending[n - 1 - i] = static_cast<std::uint32_t>(3 * i);
+    const std::vector<float> values(n, 1.0F);
+    const auto sorted = omni::allreduce(comm, omni::sparse_view{ascending, values});
+    const auto unsorted = omni::allreduce(comm, omni::sparse_view{descending, values});
+    CHECK(unsorted.keys == sorted.keys);
+    // A key and a value of 4 bytes each, in two arrays, and merged.
+    CHECK(unsorted.report.extra_bytes >= sorted.report.extra_bytes + 3 * n * 8);
+  });
+}

@@ -129,6 +129,18 @@ TEST_CASE("key-value parts: a key is in one part, or none") {
   const std::array<std::size_t, 6> owners{0, 0, 2, 2, 2, 3};
   for (std::uint64_t key = 0; key < owners.size(); ++key)
     for (std::size_t rank = 0; rank < 3; ++rank) CHECK(given.gives(key, rank) == (rank == owners[key]));
+  const auto gets = [](const omni::detail::key_split& split, std::size_t rank) {
+    const std::array<std::uint16_t, 3> keys{1, 3, 9};
+    const auto [from, end] = split.of({reinterpret_cast<const std::byte*>(keys.data()), sizeof(keys[0])}, 0, keys.size(), rank);
+    return end - from;
+  };
+  CHECK((gets(given, 0) == 1 && gets(given, 1) == 0 && gets(given, 2) == 1));  // 9 is in no part
+  const std::vector<std::size_t> none{0, 0};
+  omni::detail::key_split empty(omni::detail::collective_kind::reduce_scatter, 0, none);
+  empty.settle(9, 2);
+  CHECK((gets(empty, 0) == 0 && gets(empty, 1) == 0));
+  for (const std::uint64_t key : {std::uint64_t{0}, std::uint64_t{9}, ~std::uint64_t{0}})
+    CHECK((!empty.gives(key, 0) && !empty.gives(key, 1)));
   omni::detail::key_split equal(omni::detail::collective_kind::reduce_scatter, 0, {});
   constexpr auto largest = std::numeric_limits<std::uint64_t>::max();
   equal.settle(largest, 3);

@@ -94,6 +94,7 @@ class distinct_pairs {
   [[nodiscard]] const key_span& keys() const { return keys_; }
   [[nodiscard]] const std::byte* rows() const { return rows_; }
   [[nodiscard]] std::size_t size() const { return size_; }
+  [[nodiscard]] std::size_t kept_bytes() const { return state_ ? (*state_)->bytes() : 0; }
 
  private:
   template <class U>

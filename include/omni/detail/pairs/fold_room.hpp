@@ -25,8 +25,9 @@ struct fold_room {
   byte_vector in_order;                // values that were not
 
   [[nodiscard]] std::size_t bytes() const {
-    return (merged.capacity() + spare.capacity()) * sizeof(found_row) + present.capacity() + partial.capacity() +
-           in_order.capacity() + lists[0].bytes() + lists[1].bytes();
+    return rows.capacity() * sizeof(const void*) + keys.capacity() * sizeof(std::uint64_t) +
+           (merged.capacity() + spare.capacity()) * sizeof(found_row) + ends.capacity() * sizeof(std::size_t) + present.capacity() +
+           partial.capacity() + in_order.capacity() + lists[0].bytes() + lists[1].bytes();
   }
 };
 

@@ -58,7 +58,9 @@ class key_split {
     const auto equal = largest / ranks + 1;
     const bool are_equal = sizes_.size() != ranks;  // also where the sizes are wrong, and the call is about to end
     for (std::size_t r = 0; r < ranks; ++r) firsts_.push_back(r == 0 ? 0 : firsts_.back() + (are_equal ? equal : sizes_[r - 1]));
-    last_ = are_equal ? largest : firsts_.back() + sizes_.back() - 1;
+    const auto all = are_equal ? 0 : firsts_.back() + sizes_.back();
+    last_ = are_equal ? largest : all - 1;
+    are_empty_ = !are_equal && all == 0;
   }
 
   [[nodiscard]] bool gives_all_to(std::size_t rank) const {
@@ -67,14 +69,15 @@ class key_split {
   /// Whether a rank gets a key. Precondition: settle().
   [[nodiscard]] bool gives(std::uint64_t key, std::size_t rank) const {
     if (!has_parts()) return gives_all_to(rank);
-    return key >= firsts_[rank] && (rank + 1 == firsts_.size() ? key <= last_ : key < firsts_[rank + 1]);
+    return key >= firsts_[rank] && (rank + 1 == firsts_.size() ? key <= last_ && !are_empty_ : key < firsts_[rank + 1]);
   }
   /// Of ascending keys from number `at` up to `end`, those that a rank gets. Precondition: settle().
   [[nodiscard]] std::pair<std::size_t, std::size_t> of(const key_span& keys, std::size_t at, std::size_t end,
                                                        std::size_t rank) const {
     if (!has_parts()) return {gives_all_to(rank) ? at : end, end};
+    if (are_empty_) return {end, end};
     const auto from = keys.lower_bound(at, end, firsts_[rank]);
-    return {from, rank + 1 == firsts_.size() ? end : keys.lower_bound(from, end, firsts_[rank + 1])};
+    return {from, rank + 1 == firsts_.size() ? keys.upper_bound(from, end, last_) : keys.lower_bound(from, end, firsts_[rank + 1])};
   }
 
  private:
@@ -83,6 +86,7 @@ class key_split {
   std::vector<std::size_t> sizes_;
   std::vector<std::uint64_t> firsts_;  // keys, of the parts
   std::uint64_t last_ = 0;             // the last key that is in one
+  bool are_empty_ = false;             // none is
 };
 
 }  // namespace omni::detail

@@ -37,10 +37,10 @@ inline std::optional<std::size_t> write_chunks(const key_span& keys, const std::
   return bytes;
 }
 
-/// Appends so many pairs; false if they are not there, or do not ascend. `from` is aligned to a cache line.
-inline bool read_chunks(std::span<const std::byte> from, std::size_t pairs, const chunk_layout& layout, const pair_list& to,
-                        std::vector<std::uint64_t>& indexes) {
-  const auto largest = largest_key(to.key_bytes);
+/// Appends so many pairs with keys up to the largest; false if they are not there, or do not ascend. `from` is aligned to a cache
+/// line.
+inline bool read_chunks(std::span<const std::byte> from, std::size_t pairs, std::uint64_t largest, const chunk_layout& layout,
+                        const pair_list& to, std::vector<std::uint64_t>& indexes) {
   std::uint64_t before = 0;
   for (std::size_t left = pairs; left != 0; left -= indexes.size()) {
     chunk_header h;

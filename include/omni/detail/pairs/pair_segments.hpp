@@ -22,9 +22,10 @@ namespace omni::detail {
 /// that all ranks have something to fold in each round; pairs in the order of keys would be those of one part.
 class pair_segments {
  public:
-  /// Of this rank's pairs from number `at` on.
-  void begin(const sparse_call& c, std::size_t at, std::size_t parts) {
+  /// Of this rank's pairs from number `at` on. All keys up to `bound` are done with.
+  void begin(const sparse_call& c, std::size_t at, std::size_t parts, std::uint64_t bound) {
     own_.assign(parts, {});
+    bounds_.assign(parts, bound);
     for (std::size_t p = 0; p < parts; ++p) std::tie(own_[p].at, own_[p].end) = c.split.of(c.keys, at, c.pairs, p);
   }
 
@@ -73,12 +74,18 @@ class pair_segments {
       for (std::size_t k = 0; k < records.size(); ++k) {
         const auto some = k == rank ? written_pairs{{c.keys, c.rows, nullptr, s.at, s.at + s.here}, !s.has_more()}
                                     : read(records[k], lies, k, part);
+        if (k != rank && some.pairs.end != some.pairs.at) {
+          const auto& keys = some.pairs.keys;
+          const auto first = keys[some.pairs.at], last = keys[some.pairs.end - 1];
+          pair_record::expect(first > bounds_[part] && c.split.gives(first, part) && c.split.gives(last, part), k);
+        }
         if (part == rank) all[k] = some;
         if (some.are_last) continue;
         bound = std::min(bound, some.pairs.keys[some.pairs.end - 1]);
         t.are_last = false;
       }
       for (std::size_t k = 0; k < records.size() && part == rank; ++k) all[k].pairs.limit(all[k].pairs.end, bound);
+      bounds_[part] = bound;
       const auto n = c.keys.upper_bound(s.at, s.at + s.here, bound) - s.at;
       s.take(n);
       t.pairs += n;
@@ -125,6 +132,7 @@ class pair_segments {
   }
 
   std::vector<segment> own_;                               // by part
+  std::vector<std::uint64_t> bounds_;                      // by part: keys up to there are done with
   std::vector<std::pair<std::size_t, std::size_t>> read_;  // by rank: pairs of its record, and those that have been looked at
 };
 

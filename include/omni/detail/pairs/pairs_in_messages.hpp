@@ -75,8 +75,8 @@ class pairs_in_messages : public told_pairs {
         p = {call_->keys, call_->rows, nullptr, 0, p.end};
         continue;
       }
-      pair_record::expect(
-          read_chunks(all[k].subspan(std::min(pair_record::chunks_at, all[k].size())), p.end, layout(), told, s_->indexes), k);
+      const auto chunks = all[k].subspan(std::min(pair_record::chunks_at, all[k].size()));
+      pair_record::expect(read_chunks(chunks, p.end, call_->sizes.largest_key, layout(), told, s_->indexes), k);
       p = {{told.all_keys().at(before), key_bytes()}, told.row_at(before), nullptr, 0, p.end};
     }
     folded_ = pairs;

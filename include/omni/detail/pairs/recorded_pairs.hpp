@@ -94,6 +94,7 @@ class recorded_pairs final : public pairs_in_messages {
       return std::nullopt;
     }
     place_records(all);
+    passed_ = bound_;
     // What can be folded: nothing up to there can come any more.
     auto bound = std::numeric_limits<std::uint64_t>::max();
     done_ = true;
@@ -102,6 +103,7 @@ class recorded_pairs final : public pairs_in_messages {
         bound = std::min(bound, w.pairs.keys[w.pairs.end - 1]);
         done_ = false;
       }
+    bound_ = bound;
     std::size_t pairs = 0;
     for (auto& w : s_->written) {
       w.pairs.limit(w.pairs.end, bound);
@@ -116,7 +118,7 @@ class recorded_pairs final : public pairs_in_messages {
       split();
       take_own(mine, sizeof(header), r);
       is_segmented_ = !done_ && call_->split.has_parts();
-      if (is_segmented_) s_->segments.begin(*call_, at_, ranks_);
+      if (is_segmented_) s_->segments.begin(*call_, at_, ranks_, bound);
       return std::nullopt;
     }
     folded_ += pairs;
@@ -141,7 +143,12 @@ class recorded_pairs final : public pairs_in_messages {
     }
     const auto to = out();
     reserve(to.size() + pairs);
-    for (const auto& p : all) to.append(p.keys, p.rows, p.pairs);
+    for (std::size_t k = 0; k < all.size(); ++k) {
+      const auto& p = all[k];
+      if (p.pairs == 0) continue;
+      if (k != rank_) expect_part_of(k, {p.keys, key_bytes()}, p.pairs);
+      to.append(p.keys, p.rows, p.pairs);
+    }
   }
 
  private:
@@ -180,10 +187,19 @@ class recorded_pairs final : public pairs_in_messages {
       else p = how.pairs(all[k], sizeof(header), p.end, 0, p.end);
     }
   }
-  // Of what is to be folded: tables are made by keys that ascend.
+  // Of what is to be folded: tables are made by keys that ascend, and what is folded is not folded again.
   void expect_ascending(std::size_t rank) const {
     const auto& p = s_->written[rank].pairs;
-    if (rank != rank_) pair_record::expect(p.keys.ascend(p.at, p.end), rank);
+    if (rank == rank_ || p.at == p.end) return;
+    pair_record::expect(p.keys.ascend(p.at, p.end) && p.keys[p.end - 1] <= call_->sizes.largest_key, rank);
+    pair_record::expect(!passed_ || p.keys[p.at] > *passed_, rank);
+  }
+  // The same of what another rank has folded: all of it lies in that rank's range.
+  void expect_part_of(std::size_t rank, const key_span& keys, std::size_t n) const {
+    pair_record::expect(keys.ascend(0, n) && keys[n - 1] <= call_->sizes.largest_key && (!passed_ || keys[0] > *passed_), rank);
+    pair_source in_range{keys, nullptr, nullptr, 0, n};
+    s_->ranges.limit(in_range, rank);
+    pair_record::expect(in_range.at == 0 && in_range.end == n, rank);
   }
   // Folds those. `mine`: this rank's pairs that are done with, whoever folds them.
   void take_own(std::size_t mine, std::size_t header_bytes, report& r) {
@@ -241,6 +257,7 @@ class recorded_pairs final : public pairs_in_messages {
   static constexpr auto everything_ = std::numeric_limits<std::size_t>::max();
   std::size_t wanted_ = everything_, written_here_ = 0;  // of this rank's pairs, in a round
   std::size_t recorded_bytes_ = 0;                       // of a record
+  std::optional<std::uint64_t> bound_, passed_;          // keys up to there are folded in this round, and were before it
 };
 
 }  // namespace omni::detail

@@ -49,7 +49,9 @@ struct told_state {
   own_pairs part, told;
   fold_room fold;
 
-  [[nodiscard]] std::size_t bytes() const { return part.bytes() + told.bytes() + fold.bytes(); }
+  [[nodiscard]] std::size_t bytes() const {
+    return indexes.capacity() * sizeof(std::uint64_t) + part.bytes() + told.bytes() + fold.bytes();
+  }
 };
 
 /// Key-value tensors of which all ranks tell with a call's first word: what headers say of a rank's pairs, and how the pairs of all

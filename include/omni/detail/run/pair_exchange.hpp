@@ -168,6 +168,7 @@ class pair_exchange {
     r.bytes_received += rounds.bytes_received;
     r.exchange_seconds += rounds.exchange_seconds;
     r.detect_seconds += merging_;
+    if (mine_) r.extra_bytes += mine_->kept_bytes();
     detail::complete(r, pairs_.bytes(), ranks_, watch_.elapsed(), pairs_.split.kind());
     trace(rank_, r, pairs_.split.kind());
     return r;
