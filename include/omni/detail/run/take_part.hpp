@@ -101,7 +101,7 @@ inline void put_own_part(const call& c, const call& seen, int rank) {
   auto* const place = seen.out.data() + first * seen.element_bytes();
   const auto bytes = n * seen.element_bytes();
   if (n == 0 || place == c.in.data()) return;
-  if (!seen.fills_past_caches()) {
+  if (!goes_past_caches(bytes)) {  // it is read again soon
     std::memcpy(place, c.in.data(), bytes);
     return;
   }
