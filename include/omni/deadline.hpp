@@ -101,7 +101,7 @@ class patience {
 struct awaited {
   std::vector<int> peers{};
   std::string packet{};
-  bool others_are_done = false;  ///< and need not answer any more
+  bool others_are_done = false;  ///< ranks that are not among `peers` may be, and answer no more
 };
 
 }  // namespace detail

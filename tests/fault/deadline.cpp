@@ -3,7 +3,7 @@
 //
 // One rank of several lets the others wait; they have to be told of it in time, by name, and to end in peace.
 //
-//     mpirun -np 3 deadline never|first|refused|plan|late|stopped|killed|barrier|throws [elements]
+//     mpirun -np 3 deadline never|first|refused|plan|late|levels|stopped|killed|barrier|throws [elements]
 //
 // Prints the seconds until the others knew. Exit status 0: all was as it should be (killed: rank 0 prints whether it was for all
 // that live, and aborts, for nobody can finalise).
@@ -91,8 +91,8 @@ struct program {
       call(x, 100);
     }
   }
-  // The rank comes when the others have run out of time, and only ask who is missing: it has their records, and may be done. No
-  // rank is left alone in the next call, which goes to MPI without a word.
+  // The rank comes when the others have run out of time, and only ask who is missing: it has their records, and may be done. What
+  // is tested is that no rank is left alone in the next call, which goes to MPI without a word.
   [[nodiscard]] int come_late() const {
     std::vector<float> x(1000), few(25);
     omni::allreduce(MPI_COMM_WORLD, x);
@@ -101,13 +101,50 @@ struct program {
     try {
       call(x);
       omni::broadcast(MPI_COMM_WORLD, few, omni::root{0});
-    } catch (const omni::error& e) {
+    } catch (const omni::timeout& e) {
+      std::printf("late, np %d: rank %d: %s\n", ranks, rank, e.what());
+    } catch (const omni::protocol& e) {  // of a rank that has given up
       std::printf("late, np %d: rank %d: %s\n", ranks, rank, e.what());
     }
     return 0;
   }
+  // The rank stays away in a stage of two levels. What the others had sent there does not reach later
+  // communicators.
+  [[nodiscard]] int leave_stages() const {
+    const omni::hierarchical<> two{.group = 2};
+    std::vector<float> long_enough(400000, 1.0F);
+    MPI_Comm comm = MPI_COMM_NULL;
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    omni::allreduce(comm, long_enough, two);
+    try {
+      auto r = omni::iallreduce(comm, long_enough, two, omni::deadline{limit});
+      for (int i = 0; rank == bad && i < 10; ++i) {
+        static_cast<void>(r.test());
+        std::this_thread::sleep_for(100us);
+      }
+      if (rank == bad) std::this_thread::sleep_for(late);
+      r.wait();
+    } catch (const omni::timeout& e) {
+      std::printf("levels, np %d: rank %d: %s\n", ranks, rank, e.what());
+    } catch (const omni::protocol& e) {  // of a rank that has given up
+      std::printf("levels, np %d: rank %d: %s\n", ranks, rank, e.what());
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Comm_free(&comm);
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    int wrong = 0;
+    for (std::size_t n = 1000; n < 200000; n += 50000) {
+      std::vector<float> x(n, 2.0F);
+      omni::allreduce(comm, x, two);
+      omni::allreduce(comm, x, omni::colocated{});
+      if (x != std::vector<float>(n, 2.0F * static_cast<float>(ranks * ranks))) ++wrong;
+    }
+    MPI_Comm_free(&comm);
+    return wrong;
+  }
   [[nodiscard]] int run() const {
     if (mode == "late") return come_late();
+    if (mode == "levels") return leave_stages();
     std::vector<float> x(elements, 0.0F);
     if (mode == "stopped" || mode == "killed") {
       if (rank != bad)

@@ -145,6 +145,6 @@ TEST_CASE("copies: short results stay in the caches on every machine, long ones 
   CHECK_FALSE(omni::detail::goes_past_caches(16 * mib - 1));
   CHECK(omni::detail::goes_past_caches(64 * mib));
   // As the system describes it: a cache of megabytes, or nothing.
-  const auto cache = omni::detail::last_cache_bytes();
+  const auto cache = omni::detail::third_cache_bytes();
   CHECK((cache == 0 || (cache >= mib / 4 && cache < 4096 * mib)));
 }

@@ -191,6 +191,26 @@ TEST_CASE("requests that wait for their turn at shared memory have not waited wh
   });
 }
 
+TEST_CASE("the root of a broadcast names who has not taken its packets, and not who is done") {
+  std::latch over(3);
+  testing::sharing::run(3, [&](testing::sharing& comm) {
+    const testing::leaks_are_meant meant;
+    std::vector<float> x(50000, comm.rank() == 0 ? 1.0F : 0.0F);
+    auto call = omni::ibroadcast(comm, x, omni::root{0}, omni::deadline{400ms});
+    try {
+      if (comm.rank() != 2) call.wait();  // the last one has called, and does no more
+      if (comm.rank() == 1) CHECK(x == std::vector<float>(50000, 1.0F));
+      CHECK(comm.rank() != 0);
+    } catch (const omni::timeout& e) {
+      CHECK(comm.rank() == 0);
+      CHECK(e.peers() == std::vector<int>{2});
+      CHECK(e.packet() == "packets of this rank to be taken");
+    }
+    over.arrive_and_wait();
+    if (comm.rank() == 2) CHECK_THROWS_AS(call.wait(), omni::error);
+  });
+}
+
 TEST_CASE("a rank that leaves a ring in the middle, by an exception, does not keep the others") {
   std::vector<std::string> said(3);
   threads::run(3, [&](threads& comm) {

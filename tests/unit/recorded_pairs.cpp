@@ -263,9 +263,11 @@ TEST_CASE("recorded pairs: in messages, all or none") {
 }
 
 TEST_CASE("recorded pairs: a peer that lies is refused, or believed without harm") {
-  const auto seen = [](bool messages, const auto& lie, const auto& lie_in_part, pair_folding how = pair_folding::by_parts) {
+  const auto seen = [](bool messages, const auto& lie, const auto& lie_in_part, pair_folding how = pair_folding::by_parts,
+                       std::size_t bytes = 0) {
+    if (bytes == 0) bytes = how == pair_folding::by_parts ? 100000 : 4000;  // one round, several
     try {
-      play({3, keys::scattered, 5000, 0.3, 1, 7}, how, how == pair_folding::by_parts ? 100000 : 4000, messages, lie, lie_in_part);
+      play({3, keys::scattered, 5000, 0.3, 1, 7}, how, bytes, messages, lie, lie_in_part);
     } catch (const omni::protocol&) {
       return "protocol";
     } catch (const omni::mismatch&) {
@@ -367,15 +369,37 @@ TEST_CASE("recorded pairs: a peer that lies is refused, or believed without harm
   };
   CHECK(std::string(seen(false, above_largest, none, pair_folding::by_all)) == "protocol");
   CHECK(records == 1);
-  // In what it has folded.
-  const auto with_key_in_part = [&](std::size_t number, K key) {
-    return std::string(seen(false, none, [&](std::size_t r, std::span<std::byte> part) {
-      if (r == 1) std::memcpy(part.data() + sizeof(std::uint64_t) + number * sizeof(key), &key, sizeof(key));
-    }));
+  records = 0;
+  CHECK(std::string(seen(false, above_largest, none, pair_folding::by_split, 40000)) == "protocol");  // which no part has
+  const auto less_than_all = [](std::size_t, std::span<std::byte> record) {
+    const std::uint64_t largest = 100;
+    std::memcpy(record.data(), &largest, sizeof(largest));
   };
-  CHECK(with_key_in_part(0, 1) == "protocol");     // of another range
-  CHECK(with_key_in_part(5, 1) == "protocol");     // descends
-  CHECK(with_key_in_part(0, 4999) == "protocol");  // likewise
+  CHECK(std::string(seen(true, less_than_all, none)) == "protocol");
+  // In what a rank has folded in that round.
+  const auto in_part = [&](std::size_t rank, int round, std::size_t bytes, const auto& change) {
+    int parts = 0;
+    return std::string(seen(
+        false, none,
+        [&](std::size_t r, std::span<std::byte> part) {
+          std::uint64_t n = 0;
+          std::memcpy(&n, part.data(), sizeof(n));
+          if (r != rank || ++parts != round || n == 0) return;
+          std::vector<K> all(static_cast<std::size_t>(n));
+          std::memcpy(all.data(), part.data() + sizeof(n), all.size() * sizeof(K));
+          change(all);
+          std::memcpy(part.data() + sizeof(n), all.data(), all.size() * sizeof(K));
+        },
+        pair_folding::by_parts, bytes));
+  };
+  const auto first = [](K key) { return [key](std::vector<K>& all) { all.front() = key; }; };
+  CHECK(in_part(1, 1, 100000, [](std::vector<K>&) {}) == "believed");
+  CHECK(in_part(1, 1, 100000, first(1)) == "protocol");  // of another range
+  CHECK(in_part(1, 1, 100000, [](std::vector<K>& all) { std::swap(all[5], all[6]); }) == "protocol");
+  CHECK(in_part(2, 1, 100000, [](std::vector<K>& all) { all.back() = 0xfffffff0U; }) == "protocol");  // that no rank has told
+  CHECK(in_part(2, 1, 10000, [](std::vector<K>&) {}) == "believed");
+  CHECK(in_part(2, 1, 10000, [](std::vector<K>& all) { ++all.back(); }) == "protocol");  // of the next round
+  CHECK(in_part(0, 2, 10000, first(0)) == "protocol");                                   // of the round before
   // Any bytes at all: sanitizers see whether it does harm.
   auto g = patterns::make_generator(20261125, 0);
   int refused = 0;

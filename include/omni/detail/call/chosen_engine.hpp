@@ -40,7 +40,7 @@ class chosen_engine {
   [[nodiscard]] bool done() const { return engine_->done(); }
   [[nodiscard]] awaited awaits() const { return engine_->awaits(); }
   [[nodiscard]] bool sends_itself() const { return engine_->sends_itself(); }
-  bool hurry() { return engine_->hurry(); }
+  bool hurry(bool late) { return engine_->hurry(late); }
   void give_up() noexcept { engine_->give_up(); }
   void finish(report& r) const { engine_->finish(r); }
 

@@ -22,8 +22,8 @@ class engine : public interface {
   [[nodiscard]] virtual awaited awaits() const = 0;
   /// Whether it sends by the call's own mailbox, which is closed else.
   [[nodiscard]] virtual bool sends_itself() const = 0;
-  /// There is no time left to tell others of an error. True: of an engine that can hurry.
-  virtual bool hurry() = 0;
+  /// There is no time left to tell others of an error. `late`: a deadline is over. True: of an engine that can hurry.
+  virtual bool hurry(bool late) = 0;
   /// After an error here: tells the others.
   virtual void give_up() noexcept = 0;
   virtual void finish(report& r) const = 0;
@@ -49,8 +49,8 @@ class driven final : public engine {
     if constexpr (requires { engine_.sends_itself(); }) return engine_.sends_itself();
     else return true;
   }
-  bool hurry() override {
-    if constexpr (requires { engine_.hurry(); }) return engine_.hurry();
+  bool hurry(bool late) override {
+    if constexpr (requires { engine_.hurry(late); }) return engine_.hurry(late);
     else return false;
   }
   void give_up() noexcept override {

@@ -63,8 +63,10 @@ class staged_engine {
   [[nodiscard]] bool done() const { return at_ == stages_.size(); }
   [[nodiscard]] static bool sends_itself() { return false; }
   [[nodiscard, gnu::cold]] awaited awaits() const { return {{}, done() ? "" : stages_[at_].what}; }
+  bool hurry(bool late) { return late_ = late; }
   /// The others wait for this rank in what it has not come to yet.
   [[gnu::cold]] void give_up() noexcept {
+    if (late_) return end_stages();
     if (begun_ && !done() && stages_[at_].operation)
       stages_[at_].operation->end_by(std::make_exception_ptr(error("omni: this rank gave up")));
     const auto next = begun_ ? at_ + 1 : at_;
@@ -127,6 +129,8 @@ class staged_engine {
       choose_topology(part, topology);
       operation = make_operation<Topology>(among, part, topology);
       operation->detach();
+      const auto mine = static_cast<std::size_t>(among->rank());
+      rank_ = mine < ranks.size() ? ranks[mine] : among->rank();
     }
     stages_.push_back({std::move(operation), ranks, which, what});
   }
@@ -134,6 +138,11 @@ class staged_engine {
   void has_memory(std::size_t bytes) { own_bytes_ = bytes; }
 
  private:
+  // There is no time to call them off. Messages of theirs may be under way: nothing more is sent where they are.
+  [[gnu::cold]] void end_stages() noexcept {
+    for (std::size_t i = 0; i < stages_.size(); ++i)
+      if (is_left(i)) stages_[i].operation->end_by(std::make_exception_ptr(timeout(rank_, 0, stages_[i].what, {}, {})));
+  }
   struct stage {
     std::unique_ptr<operation_base> operation;
     std::span<const int> ranks;
@@ -166,6 +175,8 @@ class staged_engine {
   call call_;
   std::vector<stage> stages_;
   std::size_t at_ = 0, own_bytes_ = 0;
+  int rank_ = 0;               // on the communicator
+  bool late_ = false;          // a deadline is over
   bool begun_ = false;         // the stage that is at_
   std::exception_ptr failed_;  // before there were stages
   report report_;

@@ -122,8 +122,8 @@ inline void fill_out(std::byte* to, std::size_t bytes, std::byte value) {
 inline void publish(stores /*how*/) {}
 #endif
 
-/// Bytes of the last cache that a core has; 0 where the system does not tell. (sysconf() adds up those of all cores.)
-inline std::size_t last_cache_bytes() {
+/// Bytes of the third cache that a core has; 0 where the system does not tell. (sysconf() adds up those of all cores.)
+inline std::size_t third_cache_bytes() {
   std::array<char, 32> text{};
   if (auto* const file = std::fopen("/sys/devices/system/cpu/cpu0/cache/index3/size", "re")) {
     static_cast<void>(std::fread(text.data(), 1, text.size() - 1, file));
@@ -133,11 +133,12 @@ inline std::size_t last_cache_bytes() {
   const auto number = std::strtoull(text.data(), &unit, 10);
   return static_cast<std::size_t>(number) << (*unit == 'K' ? 10U : *unit == 'M' ? 20U : 0U);
 }
-/// Whether a result of so many bytes is written past the caches where it is null: it has no room in them beside the input.
+/// Whether so many bytes of a result are written past the caches, where they are null or not read again: there is no room for them
+/// beside the input.
 inline bool goes_past_caches(std::size_t bytes) {
   constexpr auto least = std::size_t{16} << 20U, most = std::size_t{64} << 20U;
   if (bytes < least) return false;
-  static const auto cache = last_cache_bytes();
+  static const auto cache = third_cache_bytes();
   return bytes >= (cache == 0 ? most : std::clamp(cache / 2, least, most));
 }
 

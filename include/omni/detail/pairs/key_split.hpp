@@ -66,10 +66,12 @@ class key_split {
   [[nodiscard]] bool gives_all_to(std::size_t rank) const {
     return gives_all() || (!has_parts() && rank == static_cast<std::size_t>(root_));
   }
+  /// Whether some rank does. Precondition: settle().
+  [[nodiscard]] bool gives(std::uint64_t key) const { return !has_parts() || (key <= last_ && !are_empty_); }
   /// Whether a rank gets a key. Precondition: settle().
   [[nodiscard]] bool gives(std::uint64_t key, std::size_t rank) const {
     if (!has_parts()) return gives_all_to(rank);
-    return key >= firsts_[rank] && (rank + 1 == firsts_.size() ? key <= last_ && !are_empty_ : key < firsts_[rank + 1]);
+    return key >= firsts_[rank] && (rank + 1 == firsts_.size() ? gives(key) : key < firsts_[rank + 1]);
   }
   /// Of ascending keys from number `at` up to `end`, those that a rank gets. Precondition: settle().
   [[nodiscard]] std::pair<std::size_t, std::size_t> of(const key_span& keys, std::size_t at, std::size_t end,

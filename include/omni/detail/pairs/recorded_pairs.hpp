@@ -202,9 +202,9 @@ class recorded_pairs final : public pairs_in_messages {
     pair_record::expect(p.keys.ascend(p.at, p.end) && p.keys[p.end - 1] <= call_->sizes.largest_key, rank);
     pair_record::expect(!passed_ || p.keys[p.at] > *passed_, rank);
   }
-  // The same of what another rank has folded, of which all lies in that rank's range, if it ascends.
+  // The same of another rank's folded part. All of it lies in that rank's range. Whether it ascends is seen while it is copied.
   void expect_part_of(std::size_t rank, const key_span& keys, std::size_t n) const {
-    pair_record::expect(keys[n - 1] <= call_->sizes.largest_key && (!passed_ || keys[0] > *passed_), rank);
+    pair_record::expect(keys[n - 1] <= std::min(call_->sizes.largest_key, *bound_) && (!passed_ || keys[0] > *passed_), rank);
     pair_source in_range{keys, nullptr, nullptr, 0, n};
     s_->ranges.limit(in_range, rank);
     pair_record::expect(in_range.at == 0 && in_range.end == n, rank);
@@ -230,6 +230,7 @@ class recorded_pairs final : public pairs_in_messages {
       auto& p = s_->written[k].pairs;
       const auto all = p.end;
       s_->ranges.limit(p, rank_);
+      pair_record::expect(p.at <= p.end, k);  // another rank may change its keys while they are looked at
       const auto n = p.end - p.at;
       expect_ascending(k);
       if (n != 0) s_->sources.push_back(&p);

@@ -50,7 +50,9 @@ struct told_state {
   fold_room fold;
 
   [[nodiscard]] std::size_t bytes() const {
-    return indexes.capacity() * sizeof(std::uint64_t) + part.bytes() + told.bytes() + fold.bytes();
+    return written.capacity() * sizeof(written_pairs) + sources.capacity() * sizeof(pair_source*) +
+           parts.capacity() * sizeof(pair_part) + indexes.capacity() * sizeof(std::uint64_t) + part.bytes() + told.bytes() +
+           fold.bytes();
   }
 };
 
@@ -136,8 +138,9 @@ class told_pairs : protected lent_state<told_state>, public own_record {
   std::size_t split() {
     call_->split.settle(call_->sizes.largest_key, ranks_);
     std::size_t pairs = 0;
-    for (auto& w : s_->written) {
-      auto& p = w.pairs;
+    for (std::size_t k = 0; k < ranks_; ++k) {
+      auto& p = s_->written[k].pairs;
+      pair_record::expect(k == rank_ || p.at == p.end || call_->split.gives(p.keys[p.end - 1]), k);
       std::tie(p.at, p.end) = call_->split.of(p.keys, p.at, p.end, rank_);
       pairs += p.end - p.at;
     }

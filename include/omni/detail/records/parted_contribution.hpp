@@ -86,9 +86,17 @@ class parted_contribution {
     for (std::size_t k = 0; k < ranks; ++k) most = std::max(most, part_of(c, k).blocks);
     return most;
   }
-  /// What a contribution of so many bytes for so many others comes to on the way: where they reduce, each reads its section.
-  [[nodiscard]] static std::size_t sent(const call& c, std::size_t bytes, std::size_t others) {
-    return bytes * (c.gathers() ? others : std::min<std::size_t>(others, 1));
+  /// Whether a rank has something for another one.
+  [[nodiscard]] static bool gives(const call& c, std::size_t from, std::size_t to) {
+    const auto root = static_cast<std::size_t>(c.root);
+    if (c.kind == collective_kind::broadcast && from != root) return false;
+    return from != to && (c.kind != collective_kind::reduce || to == root);
+  }
+  /// What a contribution of so many bytes comes to on the way: where they reduce, each rank reads its section.
+  [[nodiscard]] static std::size_t sent(const call& c, place here, std::size_t bytes) {
+    std::size_t takers = 0;
+    for (std::size_t k = 0; k < here.ranks; ++k) takers += gives(c, here.mine, k) ? 1U : 0U;
+    return bytes * (c.gathers() ? takers : std::min<std::size_t>(takers, 1));
   }
 
  private:

@@ -200,12 +200,7 @@ class piecewise_engine {
   // Whether what the others have for the next piece is there.
   [[nodiscard]] bool may_fold() { return folded_ != written_ && slot(folded_).contributions == givers_; }
   [[nodiscard]] bool may_write() { return written_ != pieces_ && written_ < taken_ + depth_ && slot(written_).under_way == 0; }
-  // Whether a rank has something for another one.
-  [[nodiscard]] bool gives(std::size_t from, std::size_t to) const {
-    const auto root = static_cast<std::size_t>(call_.root);
-    if (call_.kind == collective_kind::broadcast && from != root) return false;
-    return from != to && (call_.kind != collective_kind::reduce || to == root);
-  }
+  [[nodiscard]] bool gives(std::size_t from, std::size_t to) const { return parted_contribution::gives(call_, from, to); }
   [[nodiscard]] slot_type& slot(std::size_t piece) { return slots_[piece % depth_]; }
   [[nodiscard]] parted_contribution::rows rows(std::size_t k) const { return {k * piece_, piece_}; }
   [[nodiscard]] call piece(std::size_t k) const {
@@ -276,8 +271,10 @@ class piecewise_engine {
     report here;
     std::size_t bytes = 0;
     if (parted_) {
-      bytes = parted_contribution::write(call_, {rank_, ranks_}, rows(written_), s.room, how, here, runs_);
-      report_.bytes_sent += parted_contribution::sent(call_, bytes, takers_);
+      // Who gathers what others have, and has nothing for them, writes nothing.
+      if (!call_.gathers() || takers_ != 0)
+        bytes = parted_contribution::write(call_, {rank_, ranks_}, rows(written_), s.room, how, here, runs_);
+      report_.bytes_sent += parted_contribution::sent(call_, {rank_, ranks_}, bytes);
     } else if (packed_) {
       bytes = packed_contribution::write(piece(written_), s.room, how, here);
       report_.bytes_sent += bytes * others();
@@ -349,9 +346,9 @@ class piecewise_engine {
   std::size_t depth_ = 1;                // pieces under way, at most
   std::size_t piece_ = 0, pieces_ = 0;   // elements of one, or blocks of each part; and how many
   bool started_ = false;
-  std::size_t written_ = 0, folded_ = 0, taken_ = 0;  // pieces
-  std::size_t sent_ = 0;                              // packets that others have not read, and of which rank how many
-  std::array<std::size_t, automatic::most_sharing_ranks> unread_{};
+  std::size_t written_ = 0, folded_ = 0, taken_ = 0;                 // pieces
+  std::size_t sent_ = 0;                                             // packets that others have not read
+  std::array<std::size_t, automatic::most_sharing_ranks> unread_{};  // of them, by rank
   std::array<slot_type, most_depth> slots_{};
   std::array<whole_runs, automatic::most_sharing_ranks> runs_;  // what this rank has written, of each part
   report report_;

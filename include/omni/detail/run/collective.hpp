@@ -399,8 +399,8 @@ class collective : public operation_base {
       if (what.others_are_done)
         std::erase_if(*missing, [&](int r) { return !std::binary_search(what.peers.begin(), what.peers.end(), r); });
       what.peers = std::move(*missing);
+      std::sort(what.peers.begin(), what.peers.end());
     }
-    std::sort(what.peers.begin(), what.peers.end());
     throw timeout(rank_, patience_.seconds() + since.elapsed(), stage_name(), std::move(what.packet), std::move(what.peers));
   }
   [[nodiscard, gnu::cold]] awaited awaits() const {
@@ -431,7 +431,7 @@ class collective : public operation_base {
     if (engine_ != nullptr) {
       const bool broken = !transport_.is_usable();
       const bool late = ran_out(error) || (transport_.servers() != 0 && broken);
-      const bool hurries = (late || broken) && engine_->hurry();
+      const bool hurries = (late || broken) && engine_->hurry(late);
       if (hurries || !late) engine_->give_up();
     }
     release();

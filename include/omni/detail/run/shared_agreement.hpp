@@ -49,7 +49,8 @@ class shared_agreement {
   /// Leaves this rank's record. `samples`: without room for packets it will have to be known how dense the tensor is; `may_pack`:
   /// with it, which share of its elements is not null.
   void tell(call& c, std::int64_t digest, bool samples, bool may_pack, report& r) {
-    // An operation that MPI has does not throw, but a rank may wait too long for one that finds all records, and is done.
+    // An operation that MPI has does not throw. But a rank with a deadline may give up just when the last one comes, which finds
+    // all records and is done.
     if (c.native == nullptr || c.limit.count() != 0) window_->records().note_risk(number_);
     // What goes on has packets, however small its record is.
     const bool has_room = (is_small() && !c.goes_on) || (fits(c) && window_->commit());
@@ -215,7 +216,7 @@ class shared_agreement {
     const auto n = number_of_ranks(), mine = window_->rank();
     timed(c, c.gathers() ? r.deliver_seconds : r.fold_seconds,
           [&] { parted_contribution::take(c, mine, {}, std::span(recorded_by_all).first(n), r); });
-    r.bytes_sent = parted_contribution::sent(c, recorded_by_all[mine].size(), n - 1);
+    r.bytes_sent = parted_contribution::sent(c, {mine, n}, recorded_by_all[mine].size());
     r.blocks_total = c.blocks_there();
     r.extra_bytes = recorded_by_all[mine].size();
     r.topology = "colocated";

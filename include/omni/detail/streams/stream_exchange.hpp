@@ -38,7 +38,7 @@ class stream_exchange : protected stream_peers {
   /// Does what can be done without waiting; true if anything was.
   virtual bool progress() = 0;
   /// There is no time left to tell others of an error: they hear of it if they are quick. True: of an engine that can hurry.
-  bool hurry() { return hurries_ = true; }
+  bool hurry(bool /*late*/) { return hurries_ = true; }
   [[nodiscard, gnu::cold]] awaited awaits() const {
     return started_ ? streams_->awaits() : awaited{{}, "its turn at the memory that the ranks share"};
   }
