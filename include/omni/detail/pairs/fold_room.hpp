@@ -27,8 +27,8 @@ struct fold_room {
   [[nodiscard]] std::size_t bytes() const {
     return rows.capacity() * sizeof(const void*) + keys.capacity() * sizeof(std::uint64_t) +
            (merged.capacity() + spare.capacity()) * sizeof(found_row) + ends.capacity() * sizeof(std::size_t) + present.capacity() +
-           part.capacity() * sizeof(pair_source) + parts.capacity() * sizeof(pair_source*) + partial.capacity() +
-           in_order.capacity() + lists[0].bytes() + lists[1].bytes();
+           part.capacity() * sizeof(pair_source) + parts.capacity() * sizeof(void*) + partial.capacity() + in_order.capacity() +
+           lists[0].bytes() + lists[1].bytes();
   }
 };
 

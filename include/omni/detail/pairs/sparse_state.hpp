@@ -44,7 +44,7 @@ struct sparse_state : stream_set {
   fold_room fold;
 
   [[nodiscard]] std::size_t bytes() const {
-    auto n = buffers.bytes() + folded.bytes() + fold.bytes() + sources.capacity() * sizeof(pair_source*) +
+    auto n = buffers.bytes() + folded.bytes() + fold.bytes() + sources.capacity() * sizeof(void*) +
              (fronts.capacity() + returned.capacity()) * sizeof(chunk_cursor);
     for (const auto& s : shares) n += s.bytes();
     for (const auto& u : unions) n += u.bytes();

@@ -50,9 +50,8 @@ struct told_state {
   fold_room fold;
 
   [[nodiscard]] std::size_t bytes() const {
-    return written.capacity() * sizeof(written_pairs) + sources.capacity() * sizeof(pair_source*) +
-           parts.capacity() * sizeof(pair_part) + indexes.capacity() * sizeof(std::uint64_t) + part.bytes() + told.bytes() +
-           fold.bytes();
+    return written.capacity() * sizeof(written_pairs) + sources.capacity() * sizeof(void*) + parts.capacity() * sizeof(pair_part) +
+           indexes.capacity() * sizeof(std::uint64_t) + part.bytes() + told.bytes() + fold.bytes();
   }
 };
 
