@@ -81,8 +81,8 @@ class distance_probe {
   static constexpr auto most_wait = std::chrono::microseconds(30);
   static constexpr auto most_time = std::chrono::microseconds(400);
   static constexpr std::uint32_t rounds = 8, trips = 16;
-  // Each kind more than once: whatever holds up the cores for a moment may not decide.
-  static constexpr std::uint32_t passes = 2, reads = 3;
+  // Each kind twice: what holds up the cores for a moment may not decide.
+  static constexpr std::uint32_t passes = 2, reads = 2;
   static constexpr std::uint32_t last_trip = 1 + rounds * trips, last_step = last_trip + passes * kinds_of_stores * reads + 1;
   static constexpr stores kind_of(std::uint32_t step) {
     return static_cast<stores>((step - last_trip - 1) / reads % kinds_of_stores);
