@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <omni/omni.hpp>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -154,6 +155,24 @@ TEST_CASE("two levels: many of these calls under way, waited for in another orde
     third.wait();
     testing::check_family(given, root, b, d, e, f);
     CHECK(g == std::vector<int>(n, size()));
+  }
+}
+
+TEST_CASE("two levels: of a freed communicator ranks let go of their last requests one after the other") {
+  for (const auto n : {3, 40000}) {
+    MPI_Comm dup = MPI_COMM_NULL;
+    MPI_Comm_dup(MPI_COMM_WORLD, &dup);
+    const levels pairs{.group = 2};
+    std::vector<int> x(static_cast<std::size_t>(n), 1);
+    omni::reduce(dup, x, omni::root{0}, pairs);  // ranks that do not lead their host have nothing to do between hosts
+    std::optional last = omni::ireduce(dup, x, omni::root{0}, pairs);
+    last->wait();
+    MPI_Comm_free(&dup);
+    char token = 0;
+    if (rank() != 0) MPI_Recv(&token, 1, MPI_CHAR, rank() - 1, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    last.reset();
+    if (rank() != size() - 1) MPI_Send(&token, 1, MPI_CHAR, rank() + 1, 0, MPI_COMM_WORLD);
+    if (rank() == 0) CHECK(x == std::vector<int>(x.size(), 2 * size() - 1));
   }
 }
 
