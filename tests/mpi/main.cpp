@@ -12,6 +12,7 @@
 #include <new>
 #include <omni/omni.hpp>
 #include <sstream>
+#include <utility>
 #include <vector>
 
 #include "../support/throws.hpp"
@@ -24,6 +25,10 @@
 namespace {
 
 std::atomic<std::size_t> counted{0}, held{0}, most_held{0};
+thread_local std::size_t smallest_failing = 0;
+thread_local long allowed = -1;  // before one of those fails; less than none: all are
+
+bool fails(std::size_t bytes) { return allowed >= 0 && bytes >= smallest_failing && allowed-- == 0; }
 
 void* noted(void* p) {
   if (p == nullptr) throw std::bad_alloc();
@@ -33,8 +38,12 @@ void* noted(void* p) {
   }
   return p;
 }
-void* allocate(std::size_t bytes) { return noted(std::malloc(bytes != 0 ? bytes : 1)); }
+void* allocate(std::size_t bytes) {
+  if (fails(bytes)) return noted(nullptr);
+  return noted(std::malloc(bytes != 0 ? bytes : 1));
+}
 void* allocate(std::size_t bytes, std::align_val_t alignment) {
+  if (fails(bytes)) return noted(nullptr);
   const auto a = static_cast<std::size_t>(alignment);
   return noted(std::aligned_alloc(a, (bytes + a - 1) / a * a + (bytes == 0 ? a : 0)));
 }
@@ -59,6 +68,11 @@ void operator delete(void* p, std::size_t, std::align_val_t) noexcept { release(
 void operator delete[](void* p, std::size_t, std::align_val_t) noexcept { release(p); }
 // NOLINTEND(cppcoreguidelines-no-malloc, cppcoreguidelines-owning-memory)
 
+void testing::fail_allocation(std::size_t number, std::size_t least_bytes) {
+  smallest_failing = least_bytes;
+  allowed = static_cast<long>(number);
+}
+bool testing::stop_failing() { return std::exchange(allowed, -1) < 0; }
 std::size_t testing::allocations() { return counted; }
 std::size_t testing::allocated_bytes() { return held; }
 std::size_t testing::most_allocated_bytes() { return most_held.exchange(held); }

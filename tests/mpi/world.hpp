@@ -38,6 +38,10 @@ inline int size(MPI_Comm comm = MPI_COMM_WORLD) {
   return n;
 }
 
+/// Of this thread's allocations of so many bytes or more, from here on, that with this number fails.
+void fail_allocation(std::size_t number, std::size_t least_bytes);
+/// None any more; whether one has.
+bool stop_failing();
 /// Allocations by operator new so far.
 std::size_t allocations();
 /// Bytes that it has given and not taken back; and the most of them at any time since this was asked last.

@@ -68,7 +68,8 @@ TEST_CASE("packets: small ones only early in a stream, though the peer always se
     const signature mine{};
     eager messages;
     out_stream stream;
-    stream.open(0, 0, peers, packet_limits{largest, largest, 2}, rows, 0, mine, room);
+    stream.open(0, 0, peers, packet_limits{largest, largest, 2}, rows, 0, mine);
+    stream.make_room(room);
     for (std::size_t row = 0; row < rows; ++row) {
       auto* const at = stream.add(messages, row, block);
       REQUIRE(at != nullptr);

@@ -68,7 +68,8 @@ class mpi {
 
   class messages {
    public:
-    explicit messages(detail::mpi_context& context) : context_(&context), call_(context.open_call()), r_(context.borrow()) {}
+    // A number is taken when nothing can fail any more: the ranks count alike.
+    explicit messages(detail::mpi_context& context) : context_(&context), r_(context.borrow()), call_(context.open_call()) {}
     messages(messages&&) noexcept = default;
     messages& operator=(messages&& other) noexcept {
       std::swap(context_, other.context_);
@@ -97,6 +98,7 @@ class mpi {
     }
 
     void send(int peer, unsigned stream, std::span<const std::byte> bytes, std::uint64_t token) {
+      expect_room();
       MPI_Request request = MPI_REQUEST_NULL;
       detail::check(
           MPI_Isend(bytes.data(), detail::mpi_count(bytes.size()), MPI_BYTE, peer, tag(stream), context_->comm(), &request),
@@ -104,6 +106,7 @@ class mpi {
       add(request, token, sending);
     }
     void receive(int peer, unsigned stream, std::span<std::byte> buffer, std::uint64_t token) {
+      expect_room();
       MPI_Request request = MPI_REQUEST_NULL;
       detail::check(
           MPI_Irecv(buffer.data(), detail::mpi_count(buffer.size()), MPI_BYTE, peer, tag(stream), context_->comm(), &request),
@@ -144,7 +147,16 @@ class mpi {
       return static_cast<int>(call_ % detail::mpi_context::calls_in_flight * 4U + stream);
     }
 
-    void add(MPI_Request request, std::uint64_t token, unsigned stream) {
+    // For one more: what MPI has begun must be kept.
+    void expect_room() {
+      const auto grow = [](auto& all) {
+        if (all.size() == all.capacity()) all.reserve(2 * all.size() + 8);
+      };
+      grow(r_->requests);
+      grow(r_->tokens);
+      grow(r_->streams);
+    }
+    void add(MPI_Request request, std::uint64_t token, unsigned stream) noexcept {
       r_->requests.push_back(request);
       r_->tokens.push_back(token);
       r_->streams.push_back(stream);
@@ -189,8 +201,8 @@ class mpi {
     }
 
     detail::mpi_context* context_;
-    std::uint32_t call_;
     std::unique_ptr<detail::mpi_requests> r_;
+    std::uint32_t call_;
   };
 
   using mailbox = detail::window_mailbox<messages, detail::mpi_context>;

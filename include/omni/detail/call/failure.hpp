@@ -12,6 +12,9 @@
 
 namespace omni::detail {
 
+/// So short that a string of it takes no memory.
+inline constexpr const char* out_of_memory = "out of memory";
+
 inline bool ran_out(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
@@ -22,7 +25,7 @@ inline bool ran_out(const std::exception_ptr& error) {
   }
 }
 /// Why the transport is unusable after an error; nothing if it is as good as new.
-inline std::optional<std::string> reason_to_break(const std::exception_ptr& error) {
+inline std::optional<std::string> reason_to_break(const std::exception_ptr& error) noexcept try {
   try {
     std::rethrow_exception(error);
   } catch (const mismatch&) {  // found before anything was folded, and tidied up
@@ -34,6 +37,8 @@ inline std::optional<std::string> reason_to_break(const std::exception_ptr& erro
   } catch (...) {
     return "an exception of unknown type";
   }
+} catch (const std::exception&) {  // for the text
+  return out_of_memory;
 }
 
 }  // namespace omni::detail

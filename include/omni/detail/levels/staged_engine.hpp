@@ -68,7 +68,7 @@ class staged_engine {
   [[gnu::cold]] void give_up() noexcept {
     if (late_) return end_stages();
     if (begun_ && !done() && stages_[at_].operation)
-      stages_[at_].operation->end_by(std::make_exception_ptr(error("omni: this rank gave up")));
+      stages_[at_].operation->end_by(made([] { return error("omni: this rank gave up"); }));
     const auto next = begun_ ? at_ + 1 : at_;
     for (auto i = next; i < stages_.size(); ++i)
       if (is_left(i)) stages_[i].operation->call_off();
@@ -85,8 +85,13 @@ class staged_engine {
     // Whom they have not reached yet, they reach later: they go on with whatever else this thread does.
     for (auto i = next; i < stages_.size(); ++i) {
       if (!is_left(i)) continue;
-      stages_[i].operation->attach();
-      stages_[i].operation.release()->drop();
+      auto* const operation = stages_[i].operation.release();
+      try {
+        operation->attach();
+      } catch (const std::exception&) {  // no memory for the list: nothing drives it any more, and its messages may be under way
+        continue;
+      }
+      operation->drop();
     }
   }
   void finish(report& r) const {
@@ -138,10 +143,19 @@ class staged_engine {
   void has_memory(std::size_t bytes) { own_bytes_ = bytes; }
 
  private:
+  // An error, or why there is none: its text may find no memory.
+  template <class F>
+  static std::exception_ptr made(const F& error) noexcept {
+    try {
+      return std::make_exception_ptr(error());
+    } catch (...) {
+      return std::current_exception();
+    }
+  }
   // There is no time to call them off. Messages of theirs may be under way: nothing more is sent where they are.
   [[gnu::cold]] void end_stages() noexcept {
     for (std::size_t i = 0; i < stages_.size(); ++i)
-      if (is_left(i)) stages_[i].operation->end_by(std::make_exception_ptr(timeout(rank_, 0, stages_[i].what, {}, {})));
+      if (is_left(i)) stages_[i].operation->end_by(made([&] { return timeout(rank_, 0, stages_[i].what, {}, {}); }));
   }
   struct stage {
     std::unique_ptr<operation_base> operation;

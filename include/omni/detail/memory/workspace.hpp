@@ -49,6 +49,7 @@ class borrowed {
  public:
   borrowed() {
     auto* const pool = spare();
+    if (pool != nullptr) pool->reserve(keep);  // while it may fail
     if (pool == nullptr || pool->empty()) {
       state_ = std::make_unique<State>();
     } else {
@@ -63,7 +64,7 @@ class borrowed {
   ~borrowed() {
     if (state_ == nullptr || state_->bytes() > most_kept()) return;
     auto* const pool = spare();
-    if (pool != nullptr && pool->size() < keep) pool->push_back(std::move(state_));
+    if (pool != nullptr && pool->size() < pool->capacity()) pool->push_back(std::move(state_));
   }
 
   State* operator->() const { return state_.get(); }

@@ -40,8 +40,6 @@ class call_order {
     pass_over();
   }
   [[nodiscard]] bool all_have_begun() const { return queued_ == begun_; }
-  /// Whether there has been any.
-  [[nodiscard]] bool has_operations() const { return queued_ != 0; }
 
  private:
   void pass_over() {

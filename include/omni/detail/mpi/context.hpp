@@ -18,6 +18,7 @@
 #include "../../calibration.hpp"
 #include "../../concepts.hpp"
 #include "../../error.hpp"
+#include "../call/failure.hpp"
 #include "calibrate.hpp"
 #include "call_order.hpp"
 #include "discard.hpp"
@@ -72,7 +73,6 @@ class mpi_context : public opened_communicator, public call_order, public std::e
   }
   /// MPI_Finalize has begun. False if MPI failed.
   bool end() {
-    ending_ = true;
     try {
       while (may_open() && !ready()) {
       }
@@ -126,8 +126,13 @@ class mpi_context : public opened_communicator, public call_order, public std::e
   }
 
   /// After an error in the middle of an operation, old packets may still be under way: nothing more is sent here.
-  void mark_broken(std::string why) {
-    if (broken_.empty()) broken_ = std::move(why);
+  void mark_broken(const std::string& why) noexcept {
+    if (!broken_.empty()) return;
+    try {
+      broken_ = why;
+    } catch (const std::exception&) {
+      broken_ = out_of_memory;
+    }
   }
   [[nodiscard]] bool is_usable() const { return broken_.empty(); }
   void expect_usable() const {
@@ -135,27 +140,27 @@ class mpi_context : public opened_communicator, public call_order, public std::e
   }
 
   [[nodiscard]] std::unique_ptr<mpi_requests> borrow() {
+    spare_.reserve(most_spare);  // while it may fail
     if (spare_.empty()) return std::make_unique<mpi_requests>();
     auto r = std::move(spare_.back());
     spare_.pop_back();
     return r;
   }
-  void give_back(std::unique_ptr<mpi_requests> r) {
-    if (spare_.size() < 8) spare_.push_back(std::move(r));
+  void give_back(std::unique_ptr<mpi_requests> r) noexcept {
+    if (spare_.size() < most_spare) spare_.push_back(std::move(r));
   }
 
  private:
-  // Whether the other ranks, if there are any, still come to open it. At the end of a program they may have given up, if this
-  // rank's only calls were refused.
-  [[nodiscard]] bool may_open() const { return broken_.empty() && !(ending_ && size() > 1 && !has_operations()); }
+  // Whether the other ranks, if there are any, still come to open it.
+  [[nodiscard]] bool may_open() const { return broken_.empty() && has_begun(); }
 
-  bool ending_ = false;
   std::shared_ptr<mpi_context> attribute_;  // what the user's communicator holds
   calibration measured_;
   bool is_fast_ = false;
   std::vector<std::pair<int, std::unique_ptr<host_split>>> levels_;  // by the size of a group
   std::string broken_;
   mpi_roll_call roll_;
+  static constexpr std::size_t most_spare = 8;
   std::vector<std::unique_ptr<mpi_requests>> spare_;
 };
 

@@ -68,6 +68,7 @@ class mpi_contexts {
     const std::lock_guard lock(mutex());
     if (keyval() == MPI_KEYVAL_INVALID) start();
     auto made = std::make_shared<mpi_context>(user);
+    contexts().reserve(contexts().size() + 1);  // from here on nothing fails but MPI
     check(MPI_Comm_set_attr(user, keyval(), made.get()), "MPI_Comm_set_attr");
     contexts().push_back({user, made.get()});
     made->cached(made);

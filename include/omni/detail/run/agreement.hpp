@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <exception>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -40,7 +42,19 @@ struct agreement_room {
 /// three messages of 48 bytes, and of the words, to send and to receive: up to four ranks wait for each other only once.
 class agreement {
  public:
-  agreement(const call& call, bool samples) : record_(call.record) {
+  agreement(int rank, int ranks) : rank_(rank), ranks_(ranks) {
+    for (std::int64_t step = 1; step < ranks; step *= radix) ++rounds_;
+  }
+  agreement(const agreement&) = delete;  // its messages are under way from here
+  agreement(agreement&&) = delete;
+  agreement& operator=(const agreement&) = delete;
+  agreement& operator=(agreement&&) = delete;
+  ~agreement() {
+    if (room_ && (under_way_ != 0 || expected_ != 0)) room_->leak();
+  }
+
+  void start(any_mailbox& messages, const call& call, bool samples) {
+    record_ = call.record;
     const auto d = digest(sign(call));
     const auto s = samples ? try_sample(call, looks_at(call)) : sample{};
     largest_ = {d, -d, static_cast<std::int64_t>(s.density * whole), static_cast<std::int64_t>(s.elements * whole)};
@@ -51,25 +65,13 @@ class agreement {
       std::memcpy(own.data(), call.in.data(), std::min(sizeof(own), call.in.size()));
       for (std::size_t i = 0; i < own.size(); ++i) largest_[first_own + i] = static_cast<std::int64_t>(own[i] ^ sign_bit);
     }
-  }
-  agreement(const agreement&) = delete;  // its messages are under way from here
-  agreement(agreement&&) = delete;
-  agreement& operator=(const agreement&) = delete;
-  agreement& operator=(agreement&&) = delete;
-  ~agreement() {
-    if (under_way_ != 0 || expected_ != 0) room_.leak();
-  }
-
-  void start(any_mailbox& messages, int rank, int ranks) {
-    rank_ = rank;
-    ranks_ = ranks;
-    for (std::int64_t step = 1; step < ranks; step *= radix) ++rounds_;
     // Whoever calls something else may be told words, too: there is room for any.
     std::size_t all = 0;
     for (std::size_t k = 0; k < rounds_; ++k) all += peers(k) * message_bytes(k) + told_bytes(k);
-    room_->memory.rewind();
-    memory_ = room_->memory.take(all);
-    room_->words.assign(most_words() == 0 ? 0 : static_cast<std::size_t>(ranks_), {});
+    auto& room = *room_.emplace();
+    room.memory.rewind();
+    memory_ = room.memory.take(all);
+    room.words.assign(most_words() == 0 ? 0 : static_cast<std::size_t>(ranks_), {});
     for (std::size_t k = 0; k < rounds_; ++k)
       for (std::size_t i = 0; i < peers(k); ++i, ++expected_)
         messages.receive(peer(k, i, -1), stream, buffer(k, i), (k << 3U | i << 1U | 1U));
@@ -79,9 +81,19 @@ class agreement {
   bool progress(any_mailbox& messages) { return take(messages, messages.poll()); }
   void wait(any_mailbox& messages) { take(messages, messages.wait()); }
   [[nodiscard]] bool done() const { return round_ == rounds_ && under_way_ == 0; }
+  /// This rank cannot go on. Those that still wait for a message of it get an empty one, and refuse it.
+  [[gnu::cold]] void give_up(any_mailbox& messages) noexcept {
+    try {
+      std::size_t n = 0;
+      for (std::size_t k = 0; k < rounds_; ++k)
+        for (std::size_t i = 0; i < peers(k); ++i)
+          if (n++ >= told_) messages.send(peer(k, i, 1), stream, {}, 0);
+    } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): an error of the transport, or no memory at all
+    }
+  }
 
   /// Memory of its messages.
-  [[nodiscard]] std::size_t bytes() const { return room_->bytes(); }
+  [[nodiscard]] std::size_t bytes() const { return (*room_)->bytes(); }
 
   // Once it is done:
   [[nodiscard]] bool same_call() const { return largest_[0] == -largest_[1]; }
@@ -97,9 +109,10 @@ class agreement {
   /// The words of all ranks, of a call that has some; nothing where there are too many ranks.
   [[nodiscard]] std::span<const std::span<const std::byte>> words() const {
     if (record_ == nullptr || most_words() == 0) return {};
-    for (std::size_t r = 0; r < room_->words.size(); ++r)
-      if (room_->words[r].data() == nullptr) throw protocol(static_cast<int>(r), "agrees without its words");
-    return room_->words;
+    const auto& words = (*room_)->words;
+    for (std::size_t r = 0; r < words.size(); ++r)
+      if (words[r].data() == nullptr) throw protocol(static_cast<int>(r), "agrees without its words");
+    return words;
   }
 
  private:
@@ -162,8 +175,8 @@ class agreement {
     std::array<told_rank, radix> all;
     for (std::size_t i = 0; i <= n; ++i) all[i] = {i == n ? rank_ : peer(0, i, 1), room_of(i).subspan(2 * line, most_words()), 0};
     if (!record_->write_messages(std::span(all).first(n + 1))) return false;
-    room_->words[static_cast<std::size_t>(rank_)] = all[n].room.first(all[n].bytes);
-    for (std::size_t i = 0; i < n; ++i, ++under_way_) {
+    (*room_)->words[static_cast<std::size_t>(rank_)] = all[n].room.first(all[n].bytes);
+    for (std::size_t i = 0; i < n; ++i, ++under_way_, ++told_) {
       const auto message = room_of(i);
       const std::uint64_t bytes = all[i].bytes;
       std::memcpy(message.data(), largest_.data(), sizeof(numbers));
@@ -181,7 +194,7 @@ class agreement {
       // Its own words, and those of the ranks below it.
       bytes = line;
       for (std::size_t j = 0; j < told_of(round_); ++j) {
-        auto& words = room_->words[static_cast<std::size_t>(above(rank_, -static_cast<std::int64_t>(j)))];
+        auto& words = (*room_)->words[static_cast<std::size_t>(above(rank_, -static_cast<std::int64_t>(j)))];
         const auto room = message.subspan(bytes + line, most_words());
         if (round_ == 0) words = room.first(record_->write_message(room));
         else copy_bytes(room.data(), words.data(), words.size());
@@ -190,7 +203,7 @@ class agreement {
         bytes += line + rounded(words.size());
       }
     }
-    for (std::size_t i = 0; i < peers(round_); ++i, ++under_way_)
+    for (std::size_t i = 0; i < peers(round_); ++i, ++under_way_, ++told_)
       messages.send(peer(round_, i, 1), stream, message.first(bytes), round_ << 3U);
   }
   bool take(any_mailbox& messages, std::span<const completion> done) {
@@ -233,21 +246,21 @@ class agreement {
       std::memcpy(&n, message.data() + at, sizeof(n));
       at += line;
       if (n > most_words() || rounded(n) > message.size() - at) throw protocol(from, "agrees with words that are cut");
-      auto& words = room_->words[static_cast<std::size_t>(above(from, -static_cast<std::int64_t>(j)))];
+      auto& words = (*room_)->words[static_cast<std::size_t>(above(from, -static_cast<std::int64_t>(j)))];
       if (words.data() == nullptr) words = message.subspan(at, n);  // some come twice, where N is no power of 4
       at += rounded(n);
     }
   }
   static std::size_t rounded(std::size_t bytes) { return (bytes + line - 1) / line * line; }
 
-  own_record* record_;
-  borrowed<agreement_room> room_;
+  own_record* record_ = nullptr;
+  std::optional<borrowed<agreement_room>> room_;
   std::span<std::byte> memory_;
   numbers largest_{};
   bool has_shares_ = false;  // and no numbers of the call's own
   std::array<std::uint64_t, 3> most_own_{};
-  int rank_ = 0, ranks_ = 1;
-  std::size_t rounds_ = 0, round_ = 0;
+  int rank_, ranks_;
+  std::size_t rounds_ = 0, round_ = 0, told_ = 0;   // peers, in the order of rounds
   std::size_t under_way_ = 0, expected_ = 0;        // sends, and receives
   std::array<std::size_t, most_rounds> arrived_{};  // in each round
   std::array<std::array<std::size_t, radix - 1>, most_rounds> bytes_{};

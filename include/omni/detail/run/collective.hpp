@@ -196,8 +196,8 @@ class collective : public operation_base {
     return true;
   }
   void exchange_numbers() {
-    agreement_.emplace(call_, samples() || call_.asks_to_pack());
-    agreement_->start(*messages_, rank_, ranks_);
+    agreement_.emplace(rank_, ranks_);
+    agreement_->start(*messages_, call_, samples() || call_.asks_to_pack());
     stage_ = stage::agreeing;
   }
   // The choice is between the streams and dense algorithms that the transport must be able to run.
@@ -428,6 +428,7 @@ class collective : public operation_base {
     pass_turn();
     const auto why = fails_alone_ ? std::nullopt : reason_to_break(error);
     if (auto* const w = transport_.shared_window(); w != nullptr && why) w->records().give_up(number_);
+    if (agreement_ && messages_ != nullptr && why && !ran_out(error)) agreement_->give_up(*messages_);
     if (engine_ != nullptr) {
       const bool broken = !transport_.is_usable();
       const bool late = ran_out(error) || (transport_.servers() != 0 && broken);

@@ -16,9 +16,16 @@
 
 namespace omni::detail {
 
+/// Copied before a call takes a number: a copy of a user's may fail.
+template <class Topology>
+struct copied_topology {
+  Topology topology_;
+};
+
 /// A collective with the engine of a topology.
 template <class Topology>
-class collective_by final : public collective {
+class collective_by final : private copied_topology<Topology>, public collective {
+  using copied_topology<Topology>::topology_;
   using engine_type = typename Topology::engine;
   static constexpr bool takes_datagrams =
       std::is_constructible_v<engine_type, const Topology&, const call&, any_transport&, any_datagrams&>;
@@ -27,10 +34,9 @@ class collective_by final : public collective {
 
  public:
   collective_by(any_transport& transport, const call& c, const Topology& topology, std::shared_ptr<any_transport> own = nullptr)
-      : collective(transport, c, traits(topology_), std::move(own)), topology_(topology) {}
+      : copied_topology<Topology>{topology}, collective(transport, c, traits(topology_), std::move(own)) {}
 
  private:
-  // Of a topology that need not be made yet.
   static topology_traits traits([[maybe_unused]] const Topology& t) {
     topology_traits made;
     made.has_stages = requires { Topology::has_stages; };
@@ -50,7 +56,6 @@ class collective_by final : public collective {
     if constexpr (requires { topology_.turn; }) topology_.turn.reset();  // the next call's, though the request may live on
   }
 
-  Topology topology_;
   std::optional<driven<engine_type>> engine_;
 };
 

@@ -272,9 +272,9 @@ class server_call {
     const auto most = block_packer::most_bytes(static_cast<std::size_t>(first.largest_block * first.element_size));
     if (packs && first.packet_bytes < sizeof(packet_header) + most + sizeof(std::uint32_t))
       refuse_packed("packets that no packed block fits in");
-    s_.results.open(
-        stream_of_results, stream_token::make(stream_of_results, false, 0), std::span<const int>(s_.workers), limits_of(first),
-        rows, messages_.call(), first, [this](std::size_t bytes) { return s_.buffers.take(bytes); }, packs ? packet_packed : 0U);
+    s_.results.open(stream_of_results, stream_token::make(stream_of_results, false, 0), std::span<const int>(s_.workers),
+                    limits_of(first), rows, messages_.call(), first, packs ? packet_packed : 0U);
+    s_.results.make_room([this](std::size_t bytes) { return s_.buffers.take(bytes); });
     s_.results.meet_all();
     s_.folding.fold = &fold_->fold;
     s_.folding.result_size = fold_->result_size;

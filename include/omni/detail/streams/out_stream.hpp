@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -30,10 +31,9 @@ struct packet_limits {
 /// The sending end of a stream of packets to one peer, or the same packets to several.
 class out_stream {
  public:
-  /// Packets are written to what `room(bytes)` gives, and have `flags`.
-  template <class Room>
+  /// Packets have `flags`. From here on it can be closed; before anything else it must have room.
   void open(unsigned stream, std::uint64_t token, std::span<const int> peers, const packet_limits& limits, std::uint64_t rows,
-            std::uint32_t call, const signature& mine, const Room& room, std::uint32_t flags = 0) {
+            std::uint32_t call, const signature& mine, std::uint32_t flags = 0) {
     flags_ = flags;
     peers_ = peers;
     limits_ = limits;
@@ -50,10 +50,15 @@ class out_stream {
     bytes_sent_ = 0;
     current_ = none;
     closed_ = false;
+    waiting_for_only_ = 0;
     slots_.clear();
-    const auto n = packet_limits::slots(limits.window + 1, rows);  // one is filled while the window is under way
+  }
+  /// Packets are written to what `room(bytes)` gives.
+  template <class Room>
+  void make_room(const Room& room) {
+    const auto n = packet_limits::slots(limits_.window + 1, rows_);  // one is filled while the window is under way
     slots_.reserve(n);
-    while (slots_.size() < n) slots_.push_back({packet_writer(room(limits.receive_bytes()), limits.how)});
+    while (slots_.size() < n) slots_.push_back({packet_writer(room(limits_.receive_bytes()), limits_.how)});
   }
 
   [[nodiscard]] bool closed() const { return closed_; }
@@ -112,6 +117,7 @@ class out_stream {
   }
   /// Ends the stream; false if it has to be called again, when a packet has come back.
   bool close(any_mailbox& messages, std::uint32_t flags = 0) {
+    if (slots_.empty() && !closed_) send_only_packet(messages, packet_last | flags);
     while (!closed_) {
       if (in_flight_ == limits_.window || (current_ == none && !begin())) return false;
       if (number_ + 1 < promised_) {
@@ -131,11 +137,12 @@ class out_stream {
   void meet_all() { strangers_ = 0; }
   /// A peer has taken the packet in slot `at`.
   void sent(std::size_t at) {
-    if (--slots_[at].waiting == 0) --in_flight_;
+    auto& waiting = at == none_of_slots ? waiting_for_only_ : slots_[at].waiting;
+    if (--waiting == 0) --in_flight_;
   }
 
  private:
-  static constexpr std::size_t none = ~std::size_t{0};
+  static constexpr std::size_t none = ~std::size_t{0}, none_of_slots = 0xffffffffU;
   struct slot {
     packet_writer packet;
     std::size_t waiting = 0;
@@ -180,6 +187,18 @@ class out_stream {
     current_ = none;
   }
 
+  // For want of memory there is nothing to write packets to, and the peers wait for one.
+  [[gnu::cold]] void send_only_packet(any_mailbox& messages, std::uint32_t flags) {
+    packet_writer packet(only_);
+    packet.begin(call_, number_++, only_.size(), mine_, filling_);
+    const auto bytes = packet.close(rows_, 0, flags | flags_);
+    closed_ = true;
+    for (const int peer : peers_) {
+      messages.send(peer, stream_, bytes, token_ | none_of_slots);
+      if (waiting_for_only_++ == 0) ++in_flight_;
+    }
+  }
+
   std::span<const int> peers_;
   packet_limits limits_;
   unsigned stream_ = 0;
@@ -197,7 +216,9 @@ class out_stream {
   std::size_t current_ = none;
   bool closed_ = false;
   std::vector<slot> slots_;
-  std::vector<std::uint32_t> filling_;  // rows of the packet being filled
+  std::size_t waiting_for_only_ = 0;
+  std::array<std::byte, first_packet_overhead> only_;  // NOLINT(*-member-init): written before it is sent
+  std::vector<std::uint32_t> filling_;                 // rows of the packet being filled
 };
 
 }  // namespace omni::detail

@@ -78,7 +78,6 @@ class stream_exchange : protected stream_peers {
   bool enter() { return !shares_ || messages_.enter(); }
   /// Opens all streams, and posts the first receives.
   void open_streams(std::uint64_t rows, std::uint64_t result_rows) {
-    started_ = true;  // from the first message on there is something to abandon
     auto& s = *streams_;
     s.buffers.rewind();
     const auto take = [this](std::size_t bytes) { return room(bytes); };
@@ -97,21 +96,25 @@ class stream_exchange : protected stream_peers {
     const auto call = messages_.call();
     const auto all = std::span<const int>(s.peers);
     messages_.reserve((roles_.has_results() ? 2 : 1) * peers * (2 * static_cast<std::size_t>(limits_.window) + 1));
+    // First those that tell the others, should there be no memory for the rest.
     for (std::size_t i = 0; i < s.contributions.size(); ++i) {
       s.contributions[i].open(stream_of_contributions, stream_token::make(stream_of_contributions, false, i),
-                              replicated_ ? all : all.subspan(i, 1), limits_, rows, call, mine_, take, packs_ ? packet_packed : 0U);
+                              replicated_ ? all : all.subspan(i, 1), limits_, rows, call, mine_, packs_ ? packet_packed : 0U);
       if (served()) s.contributions[i].meet_all();  // a server learns from the first packet how large the others are
     }
+    if (returns_results()) {
+      s.results.open(stream_of_results, stream_token::make(stream_of_results, false, 0), s.receivers, limits_, result_rows, call,
+                     mine_, packs_ ? packet_packed : 0U);
+      s.results.meet_all();  // who has something to fold has met everybody
+    }
+    started_ = true;  // from the first message on there is something to abandon
+    for (auto& o : s.contributions) o.make_room(take);
     for (std::size_t i = 0; i < s.arriving.size(); ++i) {
       s.arriving[i].open(stream_of_contributions, stream_token::make(stream_of_contributions, true, i), s.peers[i], limits_, rows,
                          call, buffers);
       s.arriving[i].post(messages_);
     }
-    if (returns_results()) {
-      s.results.open(stream_of_results, stream_token::make(stream_of_results, false, 0), s.receivers, limits_, result_rows, call,
-                     mine_, take, packs_ ? packet_packed : 0U);
-      s.results.meet_all();  // who has something to fold has met everybody
-    }
+    if (returns_results()) s.results.make_room(take);
     for (std::size_t i = 0; i < s.owners.size(); ++i) {
       s.returning[i].open(stream_of_results, stream_token::make(stream_of_results, true, i), s.owners[i], limits_, result_rows,
                           call, buffers);
