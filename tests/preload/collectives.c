@@ -2,13 +2,14 @@
    SPDX-License-Identifier: BSL-1.0
 
    A program that knows nothing of omni. It checks what MPI_Reduce, MPI_Reduce_scatter, MPI_Reduce_scatter_block, MPI_Allgather,
-   MPI_Allgatherv and MPI_Bcast give, and their MPI_I forms: in place and not, all roots, uneven parts, types with gaps, other types on
-   other ranks; the exit status says whether all was right. */
+   MPI_Allgatherv and MPI_Bcast give, and their MPI_I forms: in place and not, all roots, uneven parts, types with gaps, other types
+   on other ranks; the exit status says whether all was right. */
 
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 static int rank, size, errors;
 
@@ -195,6 +196,101 @@ static void try_types(MPI_Comm comm) {
   MPI_Comm_free(&own);
 }
 
+/* Beside requests of another kind, and beside none. */
+static void try_waiting(MPI_Comm comm, int n) {
+  int with_null, i;
+  for (with_null = 0; with_null < 2; ++with_null) {
+    int* const x = rank == 0 ? filled(n) : blank(n);
+    int* const in = filled(n);
+    int* const out = blank(n);
+    int given = rank, taken = -1, bad = 0;
+    MPI_Request requests[5];
+    MPI_Status statuses[5];
+    requests[0] = MPI_REQUEST_NULL;
+    MPI_Ibcast(x, n, MPI_INT, 0, comm, &requests[1]);
+    MPI_Irecv(&taken, 1, MPI_INT, (rank + 1) % size, 7, comm, &requests[2]);
+    MPI_Iallreduce(in, out, n, MPI_INT, MPI_SUM, comm, &requests[3]);
+    MPI_Isend(&given, 1, MPI_INT, (rank + size - 1) % size, 7, comm, &requests[4]);
+    MPI_Waitall(with_null ? 5 : 4, requests + !with_null, statuses);
+    for (i = 0; i < 5; ++i) bad += requests[i] != MPI_REQUEST_NULL;
+    for (i = 0; i < n; ++i) bad += out[i] != sum(i) || x[i] != value(0, i);
+    expect(bad == 0 && taken == (rank + 1) % size, "requests that are waited for together", n);
+    free(x), free(in), free(out);
+  }
+}
+
+/* The root's memory may be such that nobody can write to it, at any address. (MPICH 4.0.2 writes to that of another than rank 0.)
+ */
+static void try_read_only(MPI_Comm comm, int n) {
+  int shift, i;
+  for (shift = 0; shift < 2; ++shift) {
+    const size_t bytes = sizeof(int) * (size_t)(n + 1);
+    int* const memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    int* const x = memory + shift;
+    int bad = 0;
+    for (i = 0; i < n; ++i) x[i] = rank == 0 ? value(0, i) : -1;
+    if (rank == 0) mprotect(memory, bytes, PROT_READ);
+    MPI_Bcast(x, n, MPI_INT, 0, comm);
+    for (i = 0; i < n; ++i) bad += x[i] != value(0, i);
+    expect(bad == 0, "a broadcast from memory that is read only", n);
+    munmap(memory, bytes);
+  }
+}
+
+/* Types that hold addresses, and count from MPI_BOTTOM: on the root, on the others, on all. */
+static void try_addresses(MPI_Comm comm, int n) {
+  int who, i;
+  for (who = 0; who < 3; ++who) {
+    int* const x = rank == 0 ? filled(n) : blank(n);
+    int* const all = blank(n * size);
+    int bad = 0, second = n - n / 2;
+    MPI_Aint places[2];
+    MPI_Datatype here;
+    int lengths[2];
+    MPI_Get_address(x, &places[0]);
+    MPI_Get_address(x + n / 2, &places[1]);
+    lengths[0] = n / 2, lengths[1] = second;
+    MPI_Type_create_hindexed(2, lengths, places, MPI_INT, &here);
+    MPI_Type_commit(&here);
+    if (who == 2 || (who == 0) == (rank == 0)) MPI_Bcast(MPI_BOTTOM, 1, here, 0, comm);
+    else MPI_Bcast(x, n, MPI_INT, 0, comm);
+    for (i = 0; i < n; ++i) bad += x[i] != value(0, i);
+    expect(bad == 0, "a broadcast from MPI_BOTTOM", n);
+    for (i = 0; i < n; ++i) x[i] = value(rank, i);
+    MPI_Allgather(MPI_BOTTOM, 1, here, all, n, MPI_INT, comm);
+    for (i = 0; i < n * size; ++i) bad += all[i] != value(i / n, i % n);
+    expect(bad == 0, "an allgather from MPI_BOTTOM", n);
+    MPI_Type_free(&here);
+    free(x), free(all);
+  }
+}
+
+/* One buffer twice is wrong; where MPI takes it for MPI_IN_PLACE, so must everybody. */
+static void try_one_buffer(MPI_Comm comm, int n) {
+  int* const counts = malloc(sizeof(int) * (size_t)size);
+  int* const x = filled(n * size);
+  int i, first = 0, bad = 0;
+  int one = 1, two[2] = {0, 0};
+  MPI_Errhandler before, world;
+  MPI_Comm_get_errhandler(MPI_COMM_SELF, &before);
+  MPI_Comm_get_errhandler(MPI_COMM_WORLD, &world);
+  MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  const int refused = MPI_Reduce_scatter(two, two, &one, MPI_INT, MPI_SUM, MPI_COMM_SELF) != MPI_SUCCESS;
+  MPI_Comm_set_errhandler(MPI_COMM_SELF, before);
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, world);
+  MPI_Errhandler_free(&before);
+  MPI_Errhandler_free(&world);
+  for (i = 0; i < size; ++i) counts[i] = i == 0 && size > 1 ? 0 : n;
+  for (i = 0; i < rank; ++i) first += counts[i];
+  if (!refused) {
+    MPI_Reduce_scatter(x, x, counts, MPI_INT, MPI_SUM, comm);
+    for (i = 0; i < counts[rank]; ++i) bad += x[i] != sum(first + i);
+    expect(bad == 0, "a reduce_scatter with one buffer twice", n);
+  }
+  free(counts), free(x);
+}
+
 int main(int argc, char** argv) {
   const int counts[] = {1, 301, 20000};
   int c, waits, all = 0, dup;
@@ -211,6 +307,12 @@ int main(int argc, char** argv) {
         try_allgather(comm, counts[c], waits);
         try_broadcast(comm, counts[c], waits);
       }
+    for (c = 0; c < 3; ++c) {
+      try_waiting(comm, counts[c]);
+      try_read_only(comm, counts[c]);
+      try_addresses(comm, counts[c]);
+      try_one_buffer(comm, counts[c]);
+    }
     if (dup) MPI_Comm_free(&comm);
   }
   if (size > 1) try_types(MPI_COMM_WORLD);

@@ -55,7 +55,7 @@ class aligned_buffers {
   [[nodiscard]] const memory& used() const { return used_; }
   /// The result is there.
   void deliver() const {
-    if (copied_ && bytes_ != 0) std::memcpy(given_.out, used_.out, bytes_);
+    if (copied_ && bytes_ != 0 && !given_.is_read) std::memcpy(given_.out, used_.out, bytes_);
   }
 
  private:

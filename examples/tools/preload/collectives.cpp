@@ -37,6 +37,37 @@ struct place {
   [[nodiscard]] bool is_usable() const { return rank >= 0; }
 };
 
+/// Memory, and a type of what lies there. MPICH packs nothing from MPI_BOTTOM: a type that counts from there counts from somewhere
+/// else then.
+class with_address {
+ public:
+  with_address(const void* p, MPI_Datatype t) : memory(const_cast<void*>(p)), type(t) {
+    if (p != MPI_BOTTOM) return;
+    static char somewhere = 0;
+    MPI_Aint address = 0;
+    const int one = 1;
+    omni::detail::check(PMPI_Get_address(&somewhere, &address), "MPI_Get_address");
+    const MPI_Aint back = -address;
+    omni::detail::check(PMPI_Type_create_hindexed(1, &one, &back, t, &made_), "MPI_Type_create_hindexed");
+    omni::detail::check(PMPI_Type_commit(&made_), "MPI_Type_commit");
+    memory = &somewhere;
+    type = made_;
+  }
+  with_address(const with_address&) = delete;
+  with_address(with_address&&) = delete;
+  with_address& operator=(const with_address&) = delete;
+  with_address& operator=(with_address&&) = delete;
+  ~with_address() {
+    if (made_ != MPI_DATATYPE_NULL) PMPI_Type_free(&made_);
+  }
+
+  void* memory;
+  MPI_Datatype type;
+
+ private:
+  MPI_Datatype made_ = MPI_DATATYPE_NULL;
+};
+
 /// A type of the program's.
 class held_type {
  public:
@@ -83,12 +114,16 @@ class held_type {
       return;
     }
     int at = 0;
-    omni::detail::check(PMPI_Pack(from, count, type_, to, static_cast<int>(bytes(count)), &at, communicator::silent()), "MPI_Pack");
+    const with_address there(from, type_);
+    omni::detail::check(PMPI_Pack(there.memory, count, there.type, to, static_cast<int>(bytes(count)), &at, communicator::silent()),
+                        "MPI_Pack");
   }
   void unpack(const void* from, void* to, int count) const {
     int at = 0;
-    omni::detail::check(PMPI_Unpack(from, static_cast<int>(bytes(count)), &at, to, count, type_, communicator::silent()),
-                        "MPI_Unpack");
+    const with_address there(to, type_);
+    omni::detail::check(
+        PMPI_Unpack(from, static_cast<int>(bytes(count)), &at, there.memory, count, there.type, communicator::silent()),
+        "MPI_Unpack");
   }
 
  private:
@@ -102,7 +137,7 @@ bool is_memory(const void* p) { return p != nullptr && p != MPI_BOTTOM && p != M
 /// Of a type that MPI would refuse, nothing.
 bool has_size(MPI_Datatype type) {
   int size = 0;
-  return type != MPI_DATATYPE_NULL && PMPI_Type_size(type, &size) == MPI_SUCCESS && size > 0;
+  return type != MPI_DATATYPE_NULL && type != MPI_Datatype{} && PMPI_Type_size(type, &size) == MPI_SUCCESS && size > 0;
 }
 constexpr std::size_t most_packed = std::size_t{1} << 30U;  // MPI_Pack counts in int
 
@@ -147,7 +182,7 @@ bool reduce_scatter(const void* send, void* receive, const std::function<std::ve
   const auto counts = counts_of(here.size);
   if (!are_counts(counts)) return false;
   const auto n = sum_of(counts), part = static_cast<std::size_t>(counts[static_cast<std::size_t>(here.rank)]);
-  const bool in_place = send == MPI_IN_PLACE;
+  const bool in_place = send == MPI_IN_PLACE || (send == receive && !arguments::of_one_buffer_twice.scattered);
   const void* const in = in_place ? receive : send;
   if (n != 0 && (!is_memory(in) || (part != 0 && !is_memory(receive)))) return false;
   if (!in_place && part != 0 && !before_or_behind(in, n * how->bytes, receive, part * how->bytes)) return false;
@@ -253,7 +288,7 @@ bool broadcast(void* buffer, int count, MPI_Datatype given, int root, MPI_Comm c
       else w.after = [room, type, buffer, count] { type->unpack(room->data(), buffer, count); };
       if (here.rank == root) w.after = [room] {};
     }
-    w.where = {whole, bytes / w.how->bytes, whole, bytes / w.how->bytes};
+    w.where = {whole, bytes / w.how->bytes, whole, bytes / w.how->bytes, here.rank == root};
   };
   return e.run(collective_kind::broadcast, comm, bytes, make, request, result);
 }

@@ -101,7 +101,7 @@ void communicator::decide(MPI_Comm comm) {
   ++alive;
   engine::get().drive_until([&] { return transport->context().ready(); });
   // Where other threads wait for other communicators meanwhile, what blocks in MPI is done now, while nobody is locked out.
-  if (!engine::get().is_alone() && transport->has_levels(0, true)) static_cast<void>(transport->levels(0));
+  if (engine::get().has_many_threads() && transport->has_levels(0, true)) static_cast<void>(transport->levels(0));
 }
 
 communicator::~communicator() {

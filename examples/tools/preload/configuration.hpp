@@ -20,6 +20,7 @@ struct configuration {
   bool forced = false;
   bool traced = false;
   bool can_progress = false;  ///< what is not waited for moves on
+  bool many_threads = false;  ///< some rank may have two threads in MPI
   std::int64_t least_bytes = 16384;
 
   /// Of this process. `can_progress`: whether it can. A variable that means nothing must not break a program that knows nothing of
@@ -48,7 +49,8 @@ struct configuration {
 
   /// What holds for all: a flag set on one rank does. Collective over MPI_COMM_WORLD; false if MPI could not do it.
   bool agree() {
-    std::array<std::int64_t, 5> largest{disabled ? 1 : 0, forced ? 1 : 0, traced ? 1 : 0, can_progress ? 0 : 1, least_bytes};
+    std::array<std::int64_t, 6> largest{disabled ? 1 : 0,     forced ? 1 : 0, traced ? 1 : 0,
+                                        can_progress ? 0 : 1, least_bytes,    many_threads ? 1 : 0};
     if (PMPI_Allreduce(MPI_IN_PLACE, largest.data(), static_cast<int>(largest.size()), MPI_INT64_T, MPI_MAX, MPI_COMM_WORLD) !=
         MPI_SUCCESS)
       return false;
@@ -57,6 +59,7 @@ struct configuration {
     traced = largest[2] != 0;
     can_progress = largest[3] == 0;
     least_bytes = largest[4];
+    many_threads = largest[5] != 0;
     return true;
   }
 };

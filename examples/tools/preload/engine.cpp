@@ -3,6 +3,7 @@
 
 #include "engine.hpp"
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdint>
@@ -87,7 +88,9 @@ refusals try_one_buffer_twice() {
   const auto refuses = [&](int n) {
     return PMPI_Allreduce(some.data(), some.data(), n, MPI_INT, MPI_SUM, MPI_COMM_SELF) != MPI_SUCCESS;
   };
-  return {refuses(1), refuses(2)};
+  const int one = 1;
+  return {refuses(1), refuses(2),
+          PMPI_Reduce_scatter(some.data(), some.data(), &one, MPI_INT, MPI_SUM, MPI_COMM_SELF) != MPI_SUCCESS};
 }
 
 engine& engine::get() {
@@ -100,12 +103,13 @@ void engine::start() {
   if (started.exchange(true)) return;
   const within omni;
   config_ = configuration::read(progress::works());
-  if (!config_.agree() || config_.disabled || !communicator::open()) return;
-  omni::detail::traces() = false;
-  arguments::of_one_buffer_twice = try_one_buffer_twice();
   int level = MPI_THREAD_SINGLE;
   PMPI_Query_thread(&level);
   alone_ = level != MPI_THREAD_MULTIPLE;
+  config_.many_threads = !alone_;  // ranks may have asked for different levels
+  if (!config_.agree() || config_.disabled || !communicator::open()) return;
+  omni::detail::traces() = false;
+  arguments::of_one_buffer_twice = try_one_buffer_twice();
   if (config_.forced) topology_ = {.small_bytes = 1, .ring_bytes = 1};  // never MPI's own
   reductions_ = std::make_unique<reduction_table>();
   active_ = true;
@@ -336,6 +340,14 @@ void engine::end(request& r) {
     r.result->code = MPI_ERR_OTHER;
   }
   r.running.reset();
+}
+
+void engine::finish(std::span<const MPI_Request> handles) {
+  if (requests_.load(std::memory_order_relaxed) == 0) return;
+  drive_until([&] {
+    return std::none_of(under_way_.begin(), under_way_.end(),
+                        [&](const auto& r) { return std::find(handles.begin(), handles.end(), r->handle) != handles.end(); });
+  });
 }
 
 bool engine::drive() {

@@ -11,6 +11,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <thread>
 
 #include "communicator.hpp"
@@ -21,9 +22,9 @@
 
 namespace preload {
 
-/// What MPI refuses, of one element and of more.
+/// What MPI refuses: an allreduce of one element, and of more; a reduce_scatter.
 struct refusals {
-  bool one = true, more = true;
+  bool one = true, more = true, scattered = true;
 };
 
 /// The program's arguments.
@@ -74,11 +75,14 @@ class engine {
            MPI_Request* request, int& result);
   [[nodiscard]] const reduction* find(MPI_Datatype type, MPI_Op op) const { return reductions_->find(type, op); }
 
+  /// Waits for those of the requests that are of omni's making.
+  void finish(std::span<const MPI_Request> handles);
+
   [[nodiscard]] std::mutex& mutex() { return mutex_; }
   /// Between MPI_Init and MPI_Finalize.
   [[nodiscard]] bool is_active() const { return active_; }
-  /// Whether no two threads are in MPI.
-  [[nodiscard]] bool is_alone() const { return alone_; }
+  /// Whether on some rank two threads may be in MPI.
+  [[nodiscard]] bool has_many_threads() const { return config_.many_threads; }
   /// With the mutex: whether nothing is under way; one step of all that is.
   [[nodiscard]] bool is_idle() const { return under_way_.empty(); }
   bool drive();
@@ -117,7 +121,7 @@ class engine {
   }
 
   std::atomic<bool> active_ = false;
-  bool alone_ = true;
+  bool alone_ = true;  // no two threads of this rank are in MPI
   configuration config_;
   omni::automatic topology_;
   std::unique_ptr<reduction_table> reductions_;

@@ -10,6 +10,8 @@
 
 #include <mpi.h>
 
+#include <cstddef>
+
 #include "engine.hpp"
 #include "next.hpp"
 #include "progress.hpp"
@@ -39,6 +41,13 @@ OMNI_PRELOAD_API int MPI_Iallreduce(const void* send, void* receive, int count, 
   if (depth == 0 && engine::get().iallreduce({send, receive, count, type, op, comm}, request, result)) return result;
   static auto* const further = next("MPI_Iallreduce", &PMPI_Iallreduce);
   return further(send, receive, count, type, op, comm, request);
+}
+
+// MPICH's ends the program where the array has null requests beside generalized ones that are not complete.
+OMNI_PRELOAD_API int MPI_Waitall(int count, MPI_Request requests[], MPI_Status statuses[]) {
+  if (depth == 0 && count > 0 && requests != nullptr) engine::get().finish({requests, static_cast<std::size_t>(count)});
+  static auto* const further = next("MPI_Waitall", &PMPI_Waitall);
+  return further(count, requests, statuses);
 }
 
 OMNI_PRELOAD_API int MPI_Init_thread(int* argc, char*** argv, int required, int* provided) {

@@ -37,6 +37,7 @@ struct memory {
   std::size_t in_count;  ///< elements
   void* out;
   std::size_t out_count;
+  bool is_read = false;  ///< only: the output is the input, and the program may not allow to write there
 };
 
 /// How a type is folded by an operation, or copied.
