@@ -46,10 +46,13 @@ class segments {
     const auto segment = of(rank);
     if (offset > segment.size() || bytes > segment.size() - offset)
       throw protocol(static_cast<int>(rank), std::string(what) + " outside its segment");
+    if (bytes != 0 && offset % alignment != 0) throw protocol(static_cast<int>(rank), std::string(what) + " at an odd place");
     return segment.subspan(offset, bytes);
   }
 
  private:
+  static constexpr std::size_t alignment = 16;  // of all that ranks tell of: elements are read where they lie
+
   std::vector<std::span<std::byte>> all_;
   std::size_t rank_;
   stores stores_;
