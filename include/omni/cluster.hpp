@@ -52,8 +52,8 @@ concept can_part = requires(const Members& m, const Comm& comm) {
 ///     omni::allreduce(cluster, std::span(grad));                             // workers only; cluster.workers() is theirs
 ///
 /// Making one is collective over the communicator; so is its end, for workers leave with it, and that ends serve(). A worker calls
-/// omni::allreduce, iallreduce and plan with the cluster in the place of a communicator. Its default topology is `dedicated`;
-/// others run among the workers alone.
+/// omni::allreduce, iallreduce and plan with the cluster in the place of a communicator. The default topology is `dedicated`. Other
+/// topologies, and the other collectives, run among the workers alone.
 ///
 /// Requests that are under way when a worker's cluster goes are finished first. All workers give a call the same kind of topology:
 /// with servers, or without, where they would wait for each other. A server that is destroyed without serving leaves the workers

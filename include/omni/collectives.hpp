@@ -25,7 +25,7 @@ namespace omni {
 ///   (`usage` if that does not come out even); an operation (default sum) and policies.
 ///
 /// Each part is cut into blocks for itself. By colocated rank r folds part r in rank order: the bits are the same in all runs,
-/// those of omni::allreduce by colocated. By automatic MPI may have it, as in omni::allreduce, and fold in an order of its own; or
+/// those of omni::allreduce by colocated. automatic may call MPI's own, as omni::allreduce may, and MPI folds in its own order; or
 /// two levels, which fold host by host (docs/algorithms.md has what they cost).
 ///
 /// Cost, N ranks, S bytes, d the share of non-null blocks here: N-1 messages for a nearly empty tensor, (N-1)/N d S bytes each way.

@@ -13,7 +13,7 @@
 #include "element.hpp"
 #include "operation.hpp"
 
-// What each policy must be able to do. A type models exactly one of partitioner, zero_detector, topology and compressor; nothing is
+// What each policy must do. A type models exactly one of partitioner, zero_detector, topology, compressor, arithmetic; nothing is
 // inherited and nothing registered.
 
 namespace omni {

@@ -19,7 +19,7 @@ namespace omni {
 /// All ranks give one, or none does; the times may differ. Without one it is OMNI_TIMEOUT (seconds, with a fraction), the longest
 /// of any rank; without that, waits have no end. What counts is waiting: a call that moves on, however slowly, goes on, and the
 /// time that a program spends elsewhere between iallreduce and wait is not counted, nor that for which it is stopped. In the last
-/// quarter of it, at most 250 ms, the ranks that wait ask who is missing: one that comes then may come too late.
+/// quarter of it, at most 250 ms, waiting ranks ask who is missing. A rank that calls only then may be too late.
 ///
 /// Cost: small tensors are agreed upon before they go to MPI_Allreduce (as with OMNI_CHECK=1), and that is non-blocking.
 struct deadline {

@@ -48,8 +48,8 @@ struct fabric_options {
 ///     omni::allreduce(fabric, counts, omni::max{});             // as well
 ///     omni::allreduce(fabric, grad, omni::native{});            // float sums to the bit: on the hosts
 ///
-/// Each rank names the switch that it is at. Where ranks are at several, as in racks, those must be below one that is the same
-/// (`omni-switch --above`); each has at most 32 ranks, and there are at most 32.
+/// Each rank names its own switch. If ranks have different switches, as in racks, all these must be below one common switch
+/// (`omni-switch --above`). A switch has at most 32 ranks, and a fabric has at most 32 such switches.
 ///
 /// Making one is collective over the communicator. It must go before the communicator does, and after the requests on it; its slots
 /// come back when it has gone on all ranks. Of different options the least counts. It asks the switch for slots; if there are none,
@@ -249,7 +249,7 @@ class basic_fabric {
 #if __has_include(<mpi.h>)
 /// Role: some ranks of the communicator are the switch, the last ones, as servers are of a cluster.
 struct switches {
-  int racks = 1;  ///< of several, each has a switch and the last rank is the one above; the other ranks are dealt out, in order
+  int racks = 1;  ///< if more than 1, each rack has a switch, and the last rank is the one above; workers are dealt out in order
 };
 
 /// A fabric of an MPI communicator and a switch at "host:port"; or of one of which some ranks are the switch:

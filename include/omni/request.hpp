@@ -214,7 +214,7 @@ class operation_base {
 /// A collective under way. Its buffers must live, and not be touched, until it is done.
 ///
 /// A request belongs to the thread that started it. It moves on whenever that thread is inside a call of omni. One that is dropped
-/// waits in its destructor; dropped by another thread, it goes on with its own, and its buffers must live as long.
+/// waits in its destructor. If another thread drops it, its own thread finishes it; its buffers must live until then.
 class request {
  public:
   request() = default;

@@ -6,7 +6,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <limits>
 #include <numeric>
 #include <span>
@@ -109,7 +108,7 @@ class magnitude_search {
   }
   /// After the sample.
   void guess(std::size_t k, std::size_t n) {
-    std::sort(sample_.begin(), sample_.end(), std::greater<>());
+    std::sort(sample_.begin(), sample_.end(), [](auto a, auto b) { return a > b; });
     k_ = k;
     take_ = static_cast<std::size_t>(1.5 * static_cast<double>(k) * static_cast<double>(sample_.size()) /
                                      static_cast<double>(std::max<std::size_t>(n, 1)));
@@ -141,7 +140,8 @@ class magnitude_search {
   [[nodiscard]] magnitude_limit<A> limit() {
     if (k_ > count_) return {};  // of so few that are not zero all
     const auto last = found_.begin() + static_cast<std::ptrdiff_t>(k_ - 1);
-    std::nth_element(found_.begin(), last, found_.begin() + static_cast<std::ptrdiff_t>(count_), std::greater<>());
+    std::nth_element(found_.begin(), last, found_.begin() + static_cast<std::ptrdiff_t>(count_),
+                     [](auto a, auto b) { return a > b; });
     const auto equal = std::count(found_.begin(), last + 1, *last);
     return {static_cast<float_word<A>>(*last), static_cast<std::size_t>(equal)};
   }

@@ -71,7 +71,7 @@ struct key_span {
         for (std::size_t i = 0; i < together; ++i) wrong |= all[at + i] >= all[at + i + 1] ? 1U : 0U;
         if (wrong != 0) return false;
       }
-      return std::adjacent_find(all + at, all + end, std::greater_equal<>()) == all + end;
+      return std::adjacent_find(all + at, all + end, [](auto a, auto b) { return a >= b; }) == all + end;
     });
   }
   /// Widens n of them.
