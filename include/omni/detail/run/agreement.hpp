@@ -53,7 +53,8 @@ class agreement {
     if (room_ && (under_way_ != 0 || expected_ != 0)) room_->leak();
   }
 
-  void start(any_mailbox& messages, const call& call, bool samples) {
+  /// Notes what this rank has to say of the call.
+  void look(const call& call, bool samples) {
     record_ = call.record;
     const auto d = digest(sign(call));
     const auto s = samples ? try_sample(call, looks_at(call)) : sample{};
@@ -65,6 +66,9 @@ class agreement {
       std::memcpy(own.data(), call.in.data(), std::min(sizeof(own), call.in.size()));
       for (std::size_t i = 0; i < own.size(); ++i) largest_[first_own + i] = static_cast<std::int64_t>(own[i] ^ sign_bit);
     }
+  }
+  /// Precondition: it has looked.
+  void start(any_mailbox& messages) {
     // Whoever calls something else may be told words, too: there is room for any.
     std::size_t all = 0;
     for (std::size_t k = 0; k < rounds_; ++k) all += peers(k) * message_bytes(k) + told_bytes(k);

@@ -197,7 +197,8 @@ class collective : public operation_base {
   }
   void exchange_numbers() {
     agreement_.emplace(rank_, ranks_);
-    agreement_->start(*messages_, call_, samples() || call_.asks_to_pack());
+    agreement_->look(call_, samples() || call_.asks_to_pack());
+    agreement_->start(*messages_);
     stage_ = stage::agreeing;
   }
   // The choice is between the streams and dense algorithms that the transport must be able to run.
