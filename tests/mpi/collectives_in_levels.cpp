@@ -158,6 +158,22 @@ TEST_CASE("two levels: many of these calls under way, waited for in another orde
   }
 }
 
+TEST_CASE("two levels: while a request is under way ranks make other communicators") {
+  const levels pairs{.group = 2};
+  for (const std::size_t n : {3U, 40000U}) {
+    owned dup, first, second;
+    MPI_Comm_dup(MPI_COMM_WORLD, &dup.comm);
+    std::vector<int> x(n, 1);
+    omni::reduce(dup.comm, x, omni::root{0}, pairs);
+    const int root = std::min(1, size() - 1);
+    MPI_Comm_dup(MPI_COMM_WORLD, &first.comm);
+    auto request = omni::ireduce(dup.comm, x, omni::root{root}, pairs);  // led by other ranks than the call before
+    MPI_Comm_dup(first.comm, &second.comm);
+    request.wait();
+    if (rank() == root) CHECK(x == std::vector<int>(n, root == 0 ? 1 : 2 * size() - 1));
+  }
+}
+
 TEST_CASE("two levels: of a freed communicator ranks let go of their last requests one after the other") {
   for (const auto n : {3, 40000}) {
     MPI_Comm dup = MPI_COMM_NULL;

@@ -48,18 +48,6 @@ holdings held_by_process() {
 
 }  // namespace
 
-TEST_CASE("communicators: one is freed after its only call, of one rank, was refused") {
-  for (const bool request : {false, true}) {
-    owned dup;
-    MPI_Comm_dup(MPI_COMM_WORLD, &dup.comm);
-    const std::vector<int> x(10);
-    std::vector<int> y(9);
-    if (rank() != 0) continue;
-    if (request) CHECK_THROWS_AS(static_cast<void>(omni::iallreduce(dup.comm, x, y)), omni::usage);
-    else CHECK_THROWS_AS(omni::allreduce(dup.comm, x, y), omni::usage);
-  }
-}
-
 TEST_CASE("communicators: world, duplicate, halves, reversed, alone") {
   check_communicator(MPI_COMM_WORLD, 1);
   check_communicator(MPI_COMM_SELF, 2);

@@ -265,7 +265,7 @@ static void try_addresses(MPI_Comm comm, int n) {
   }
 }
 
-/* One buffer twice is wrong; where MPI takes it for MPI_IN_PLACE, so must everybody. */
+/* One buffer twice is wrong; where MPI takes it for MPI_IN_PLACE, so must everybody, and else all are refused. */
 static void try_one_buffer(MPI_Comm comm, int n) {
   int* const counts = malloc(sizeof(int) * (size_t)size);
   int* const x = filled(n * size);
@@ -287,6 +287,12 @@ static void try_one_buffer(MPI_Comm comm, int n) {
     MPI_Reduce_scatter(x, x, counts, MPI_INT, MPI_SUM, comm);
     for (i = 0; i < counts[rank]; ++i) bad += x[i] != sum(first + i);
     expect(bad == 0, "a reduce_scatter with one buffer twice", n);
+  } else {
+    MPI_Comm_get_errhandler(comm, &before);
+    MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+    expect(MPI_Reduce_scatter(x, x, counts, MPI_INT, MPI_SUM, comm) != MPI_SUCCESS, "a reduce_scatter that is refused", n);
+    MPI_Comm_set_errhandler(comm, before);
+    MPI_Errhandler_free(&before);
   }
   free(counts), free(x);
 }

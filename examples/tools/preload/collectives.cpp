@@ -184,6 +184,7 @@ bool reduce_scatter(const void* send, void* receive, const std::function<std::ve
   const auto n = sum_of(counts), part = static_cast<std::size_t>(counts[static_cast<std::size_t>(here.rank)]);
   const bool in_place = send == MPI_IN_PLACE || (send == receive && !arguments::of_one_buffer_twice.scattered);
   const void* const in = in_place ? receive : send;
+  if (n != 0 && !in_place && send == receive) return false;  // refused on all ranks, also where a part is empty
   if (n != 0 && (!is_memory(in) || (part != 0 && !is_memory(receive)))) return false;
   if (!in_place && part != 0 && !before_or_behind(in, n * how->bytes, receive, part * how->bytes)) return false;
   const auto make = [&](work& w) {

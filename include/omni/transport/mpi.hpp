@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "../concepts.hpp"
+#include "../detail/call/pause.hpp"
 #include "../detail/carry/dense_call.hpp"
 #include "../detail/mpi/context.hpp"
 #include "../detail/mpi/contexts.hpp"
@@ -217,6 +218,15 @@ class mpi {
     [[nodiscard]] mpi inner() const { return part_of(of->inner); }
     /// Precondition: part < parts.
     [[nodiscard]] mpi outer() const { return part_of(of->outer); }
+    /// While all ranks are here: one that begins to duplicate later may wait for others that are in a call of MPI's, and they for
+    /// it (Open MPI gives out numbers of communicators in turn).
+    void open() const {
+      const auto ready = [](mpi part) {
+        while (!part.is_open()) detail::yield();
+      };
+      ready(inner());
+      if (part < parts) ready(outer());
+    }
 
    private:
     [[nodiscard]] mpi part_of(MPI_Comm comm) const {
@@ -227,8 +237,11 @@ class mpi {
   };
   /// Ranks by host, or so many consecutive ones together. Collective and blocking at the first call.
   [[nodiscard]] levels_view levels(int group) {
+    const bool is_first = !context_->knows_levels(group);
     const auto& l = context_->levels(group);
-    return {&l, l.hosts, l.inner_ranks, l.outer_ranks, l.part, l.parts, context_->has_fast_link()};
+    const levels_view made{&l, l.hosts, l.inner_ranks, l.outer_ranks, l.part, l.parts, context_->has_fast_link()};
+    if (is_first) made.open();
+    return made;
   }
   /// Whether levels() may be called, by one that may block or not.
   [[nodiscard]] bool has_levels(int group, bool may_block) const {

@@ -222,16 +222,10 @@ class adapted : public any_transport {
       made.outer_ranks = l.outer_ranks;
       made.part = l.part;
       made.parts = l.parts;
+      made.inner = std::make_shared<adapted<decltype(l.inner())>>(l.inner());
+      if (l.part < l.parts) made.outer = std::make_shared<adapted<decltype(l.outer())>>(l.outer());
     }
     return made;
-  }
-  [[nodiscard]] std::shared_ptr<any_transport> open_level(int group, host_level which) override {
-    if constexpr (requires { inner_.levels(group); }) {
-      const auto l = inner_.levels(group);
-      if (which == host_level::inner) return std::make_shared<adapted<decltype(l.inner())>>(l.inner());
-      if (l.part < l.parts) return std::make_shared<adapted<decltype(l.outer())>>(l.outer());
-    }
-    return nullptr;
   }
 
   [[nodiscard]] bool has_own_collectives() const override { return has_others; }

@@ -21,8 +21,6 @@ namespace omni::detail {
 
 class window;
 struct transport_levels;
-/// Inside this rank's group, or between groups.
-enum class host_level { inner, outer };
 
 /// What ranks talk over, whatever type the caller gave: the concept `message_transport` or `datagram_transport`, and what a
 /// transport may offer beside (omni/concepts.hpp). Made for one call; what is not offered has a default here.
@@ -80,8 +78,6 @@ class any_transport : public interface {
   // ---- two levels: so many consecutive ranks, or those of a host (0)
   [[nodiscard]] virtual bool has_levels(int /*group*/, bool /*may_block*/) const { return false; }
   [[nodiscard]] virtual transport_levels levels(int group) = 0;
-  /// One of the two for a call's own use, opened by all of its ranks or by none.
-  [[nodiscard]] virtual std::shared_ptr<any_transport> open_level(int group, host_level which) = 0;
 
   // ---- dense collectives of its own
   /// Whether it has others than an allreduce.
@@ -97,7 +93,8 @@ class any_transport : public interface {
 struct transport_levels {
   std::span<const std::vector<int>> hosts;  ///< the ranks of each
   std::span<const int> inner_ranks, outer_ranks;
-  int part = 0, parts = 1;  ///< outer: only where part < parts
+  int part = 0, parts = 1;
+  std::shared_ptr<any_transport> inner, outer;  ///< outer: where part < parts
 };
 
 }  // namespace omni::detail

@@ -168,7 +168,7 @@ class automatic::engine
           return;
         }
         if (const auto levels = transport.levels(0); detail::family_engine::suits(c, levels)) {
-          emplace<detail::family_engine>(c, transport, 0, levels);
+          emplace<detail::family_engine>(c, levels);
           return;
         }
         break;

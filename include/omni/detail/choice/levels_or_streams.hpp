@@ -22,7 +22,7 @@ class hierarchical<Inner, Outer>::engine
     if (detail::has_levels(c, transport, t.group)) {
       if (c.kind == detail::collective_kind::allreduce) this->template emplace<two_levels>(t, c, transport, messages);
       else if (const auto levels = transport.levels(t.group); detail::family_engine::suits(c, levels))
-        this->template emplace<detail::family_engine>(c, transport, t.group, levels);
+        this->template emplace<detail::family_engine>(c, levels);
     }
     if (!this->is_made()) this->template emplace<colocated::engine>(colocated{}, c, transport, messages);
   }

@@ -50,8 +50,7 @@ class family_engine final : public staged_engine {
   }
 
   /// Precondition: suits().
-  family_engine(const call& c, any_transport& transport, int group, transport_levels levels)
-      : staged_engine(c), transport_(&transport), group_(group), levels_(std::move(levels)) {
+  family_engine(const call& c, transport_levels levels) : staged_engine(c), levels_(std::move(levels)) {
     s_->memory.rewind();
     switch (c.kind) {
       case collective_kind::reduce_scatter:
@@ -103,10 +102,10 @@ class family_engine final : public staged_engine {
   [[nodiscard]] int own_rank() const { return levels_.inner_ranks[own_place()]; }
 
   void add_inside(call part, counted which) {
-    add_stage(levels_.inner_ranks, transport_->open_level(group_, host_level::inner), std::move(part), automatic{}, which, inside);
+    add_stage(levels_.inner_ranks, levels_.inner, std::move(part), automatic{}, which, inside);
   }
   void add_between(call part, counted which) {
-    add_stage(levels_.outer_ranks, transport_->open_level(group_, host_level::outer), std::move(part), automatic{}, which, between);
+    add_stage(levels_.outer_ranks, levels_.outer, std::move(part), automatic{}, which, between);
   }
 
   // ---- parts of all ranks
@@ -204,8 +203,6 @@ class family_engine final : public staged_engine {
     add_inside(part_with_root(all, all, root.rank, leads), {.got = !is_alone()});
   }
 
-  any_transport* transport_;  // while this is made
-  int group_;
   transport_levels levels_;
   borrowed<level_memory> s_;
   std::span<std::byte> memory_;

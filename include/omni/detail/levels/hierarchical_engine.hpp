@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstddef>
-#include <memory>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -21,26 +20,22 @@
 
 namespace omni::detail {
 
-/// The parts of a communicator that is cut in two levels.
-struct opened_levels {
-  std::shared_ptr<any_transport> inner, outer;
-};
 /// Cuts a communicator, and the parts of it that are cut further.
 template <class Topology>
-opened_levels open_levels(any_transport& transport, const Topology& t, bool may_block) {
-  opened_levels both{transport.open_level(t.group, host_level::inner), transport.open_level(t.group, host_level::outer)};
+transport_levels levels_of(any_transport& transport, const Topology& t, bool may_block) {
+  auto levels = transport.levels(t.group);
   const auto further = [&](any_transport& part, const auto& topology) {
     if constexpr (requires { topology.group; }) {
       while (!part.is_open()) {
       }
-      if (part.size() > 1 && part.has_levels(topology.group, may_block)) static_cast<void>(open_levels(part, topology, may_block));
+      if (part.size() > 1 && part.has_levels(topology.group, may_block)) static_cast<void>(levels_of(part, topology, may_block));
     }
   };
   if (may_block) {
-    further(*both.inner, t.inner);
-    if (both.outer) further(*both.outer, t.outer);
+    further(*levels.inner, t.inner);
+    if (levels.outer) further(*levels.outer, t.outer);
   }
-  return both;
+  return levels;
 }
 
 /// An allreduce in two levels.
@@ -50,8 +45,7 @@ class hierarchical_engine : public staged_engine {
   hierarchical_engine(const hierarchical<Inner, Outer>& t, const call& c, any_transport& transport, any_mailbox& /*none*/)
       : staged_engine(c.encoded()) {
     attempt([&] { c.encode_all(); });
-    const auto levels = transport.levels(t.group);
-    const auto opened = open_levels(transport, t, c.blocking);
+    const auto levels = levels_of(transport, t, c.blocking);
     const auto blocks = c.blocks(), k = static_cast<std::size_t>(levels.part);
     const auto first_block = [&](std::size_t part) { return part * blocks / static_cast<std::size_t>(levels.parts); };
     const auto element = [&](std::size_t part) {
@@ -63,24 +57,23 @@ class hierarchical_engine : public staged_engine {
       all.push_back({element(i), element(i + 1) - element(i), first_block(i + 1) - first_block(i)});
     const parts cut(all, stripe_blocks(c.element_bytes(), c.largest_block()));
     const bool is_alone = levels.inner_ranks.size() == 1;  // on its host
-    const bool scattered = reduce_inside(t.inner, cut, levels, opened.inner, {.sent = !is_alone});
+    const bool scattered = reduce_inside(t.inner, cut, levels, {.sent = !is_alone});
 
     const bool has_part = k < all.size();
     const auto first = has_part ? all[k].first : 0, n = has_part ? all[k].size : 0;
-    add_stage(levels.outer_ranks, opened.outer, whole().part(first, n), t.outer, {is_alone, is_alone}, "reduction between hosts");
+    add_stage(levels.outer_ranks, levels.outer, whole().part(first, n), t.outer, {is_alone, is_alone}, "reduction between hosts");
 
     // The ranks give each other their parts, each where it lies.
     auto back = whole().part(0, c.size());
     back.see_as({.cut = cut, .gathers = true, .given = {first, n}, .part = k, .cleared = scattered}, c.size(), 0);
-    add_stage(levels.inner_ranks, opened.inner, std::move(back), replicated{}, {.got = !is_alone}, "results inside the host");
+    add_stage(levels.inner_ranks, levels.inner, std::move(back), replicated{}, {.got = !is_alone}, "results inside the host");
   }
 
  private:
   // A rank needs its part of what is reduced inside, and gets no more where the owner streams do it: unless other hosts have so few
   // ranks, and there are so few parts with it, that most ranks here would have nothing to fold; and unless the tensor is small, and
   // one record of each rank is all there is. Whether it gets no more.
-  bool reduce_inside(const Inner& inner, const parts& cut, const transport_levels& levels,
-                     const std::shared_ptr<any_transport>& among, counted which) {
+  bool reduce_inside(const Inner& inner, const parts& cut, const transport_levels& levels, counted which) {
     constexpr auto what = "reduction inside the host";
     auto inside = whole();
     if constexpr (std::is_same_v<Inner, automatic> || std::is_same_v<Inner, colocated>) {
@@ -91,11 +84,11 @@ class hierarchical_engine : public staged_engine {
         scattering scattered;
         if constexpr (std::is_same_v<Inner, colocated>) scattered = {inner.packet_bytes, inner.window};
         inside.see_as({.cut = cut, .consumes = true}, whole().size(), 0);
-        add_stage(levels.inner_ranks, among, std::move(inside), scattered, which, what);
+        add_stage(levels.inner_ranks, levels.inner, std::move(inside), scattered, which, what);
         return true;
       }
     }
-    add_stage(levels.inner_ranks, among, std::move(inside), inner, which, what);
+    add_stage(levels.inner_ranks, levels.inner, std::move(inside), inner, which, what);
     return false;
   }
 };

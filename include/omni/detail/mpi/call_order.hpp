@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -19,6 +20,7 @@ class call_order {
   [[nodiscard]] std::uint32_t open_call() {
     if (!open_.empty() && calls_ - open_.front() >= calls_in_flight)
       throw usage(text() << "omni: an operation is not done yet, " << calls_in_flight << " operations later");
+    given_up_.reserve(queued_ - begun_ + std::size_t{1});  // for the operation that is queued now
     open_.push_back(calls_);
     return calls_++;
   }
@@ -35,11 +37,13 @@ class call_order {
     pass_over();
   }
   /// An operation ends before its turn.
-  void give_up_turn(std::uint32_t ticket) {
+  void give_up_turn(std::uint32_t ticket) noexcept {
     given_up_.push_back(ticket);
     pass_over();
   }
   [[nodiscard]] bool all_have_begun() const { return queued_ == begun_; }
+  /// Whether there has been any.
+  [[nodiscard]] bool has_operations() const { return queued_ != 0; }
 
  private:
   void pass_over() {

@@ -73,6 +73,7 @@ class mpi_context : public opened_communicator, public call_order, public std::e
   }
   /// MPI_Finalize has begun. False if MPI failed.
   bool end() {
+    ending_ = true;
     try {
       while (may_open() && !ready()) {
       }
@@ -151,9 +152,11 @@ class mpi_context : public opened_communicator, public call_order, public std::e
   }
 
  private:
-  // Whether the other ranks, if there are any, still come to open it.
-  [[nodiscard]] bool may_open() const { return broken_.empty() && has_begun(); }
+  // Whether the other ranks, if there are any, still come to open it. At the end of a program they may have given up, if this
+  // rank's only calls were refused.
+  [[nodiscard]] bool may_open() const { return broken_.empty() && !(ending_ && size() > 1 && !has_operations()); }
 
+  bool ending_ = false;
   std::shared_ptr<mpi_context> attribute_;  // what the user's communicator holds
   calibration measured_;
   bool is_fast_ = false;

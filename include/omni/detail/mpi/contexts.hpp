@@ -67,8 +67,8 @@ class mpi_contexts {
     if (flag != 0) throw usage("omni: MPI_Finalize has been called");
     const std::lock_guard lock(mutex());
     if (keyval() == MPI_KEYVAL_INVALID) start();
-    auto made = std::make_shared<mpi_context>(user);
     contexts().reserve(contexts().size() + 1);  // from here on nothing fails but MPI
+    auto made = std::make_shared<mpi_context>(user);
     check(MPI_Comm_set_attr(user, keyval(), made.get()), "MPI_Comm_set_attr");
     contexts().push_back({user, made.get()});
     made->cached(made);

@@ -26,11 +26,10 @@ namespace omni::detail {
 /// The library's own duplicate of a communicator, so that no tag or error handler of the user's is touched, and what its ranks tell
 /// each other when it is made: settings, hosts, and where there is one host the memory that they share.
 ///
-/// Opening one is collective but never blocks: each step is a request, which ready() tests; the first ready() begins it. A rank
-/// whose calls were all refused before that has nothing that others would have to join.
+/// Opening one is collective but never blocks: each step is a request, which ready() tests.
 class opened_communicator {
  public:
-  [[gnu::cold]] explicit opened_communicator(MPI_Comm user) : user_(user) {
+  [[gnu::cold]] explicit opened_communicator(MPI_Comm user) {
     expect_intra(user);
     check(MPI_Comm_rank(user, &rank_), "MPI_Comm_rank");
     check(MPI_Comm_size(user, &size_), "MPI_Comm_size");
@@ -42,6 +41,7 @@ class opened_communicator {
                static_cast<std::int64_t>(environment_topology()),
                gives_mpi_device_memory() ? 0 : 1,
                may_copy_through_kernel() ? 1 : 0};
+    check(MPI_Comm_idup(user, &comm_, &request_), "MPI_Comm_idup");
   }
   opened_communicator(const opened_communicator&) = delete;
   opened_communicator(opened_communicator&&) = delete;
@@ -52,7 +52,6 @@ class opened_communicator {
   [[nodiscard]] bool ready() {
     if (ready_) return true;
     if (in_test_) return false;  // called from inside the MPI_Test below, by who is called whenever MPI moves on
-    if (stage_ == stage::none) go_on();
     if (stage_ == stage::measuring) measure();
     int flag = 0;
     in_test_ = true;
@@ -91,7 +90,6 @@ class opened_communicator {
   ~opened_communicator() = default;
 
   [[nodiscard]] bool is_ready() const { return ready_; }
-  [[nodiscard]] bool has_begun() const { return stage_ != stage::none; }
   [[nodiscard]] bool is_in_test() const { return in_test_; }
   /// A step is under way: MPI still writes to this.
   [[nodiscard]] bool is_under_way() const { return request_ != MPI_REQUEST_NULL; }
@@ -103,7 +101,7 @@ class opened_communicator {
   [[nodiscard]] const std::vector<std::int64_t>& hosts() const { return hosts_; }
 
  private:
-  enum class stage { none, duplicating, agreeing, looking_round, naming, measuring, confirming };
+  enum class stage { duplicating, agreeing, looking_round, naming, measuring, confirming };
 
   // Ranks that share memory find out how far apart their cores are, and then whether all of them share it.
   [[gnu::cold]] void measure() {
@@ -134,10 +132,6 @@ class opened_communicator {
 
   [[gnu::cold]] void go_on() {
     switch (stage_) {
-      case stage::none:
-        check(MPI_Comm_idup(user_, &comm_, &request_), "MPI_Comm_idup");
-        stage_ = stage::duplicating;
-        return;
       case stage::duplicating:
         check(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
         check(MPI_Iallreduce(MPI_IN_PLACE, agreed_.data(), mpi_count(agreed_.size()), MPI_INT64_T, MPI_MAX, comm_, &request_),
@@ -196,7 +190,7 @@ class opened_communicator {
     }
   }
 
-  MPI_Comm user_, comm_ = MPI_COMM_NULL;
+  MPI_Comm comm_ = MPI_COMM_NULL;
   MPI_Request request_ = MPI_REQUEST_NULL;
   int rank_ = 0, size_ = 1;
   // The largest of any rank: OMNI_CHECK, host, minus host, no shared memory, OMNI_TIMEOUT, OMNI_TOPOLOGY,
@@ -204,7 +198,7 @@ class opened_communicator {
   std::array<std::int64_t, 8> agreed_{};
   // Likewise, of the ranks of a host: has no memory for a window, and core_distance.
   std::array<std::int64_t, 3 + kinds_of_stores> distance_{1, 0, std::numeric_limits<std::int64_t>::min()};
-  stage stage_ = stage::none;
+  stage stage_ = stage::duplicating;
   bool ready_ = false, in_test_ = false;
   std::vector<std::int64_t> hosts_;
   int ranks_of_a_host_ = 1;

@@ -107,8 +107,9 @@ class stream_exchange : protected stream_peers {
                      mine_, packs_ ? packet_packed : 0U);
       s.results.meet_all();  // who has something to fold has met everybody
     }
-    started_ = true;  // from the first message on there is something to abandon
+    started_ = !shares_;  // in shared memory the records tell
     for (auto& o : s.contributions) o.make_room(take);
+    started_ = true;  // from the first message on there is something to abandon
     for (std::size_t i = 0; i < s.arriving.size(); ++i) {
       s.arriving[i].open(stream_of_contributions, stream_token::make(stream_of_contributions, true, i), s.peers[i], limits_, rows,
                          call, buffers);

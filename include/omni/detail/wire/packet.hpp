@@ -94,6 +94,7 @@ class packet_writer {
   }
   /// Room for the elements of more blocks, in consecutive rows. Rows must ascend, and fitting() must have said so.
   [[nodiscard]] std::byte* add(std::uint64_t row, std::size_t bytes, std::size_t blocks = 1) {
+    if (rows_->capacity() - rows_->size() < blocks) rows_->reserve(2 * (rows_->size() + blocks));  // before anything is noted
     if (header_.blocks == 0) header_.base = row;
     auto offset = static_cast<std::uint32_t>(row - header_.base);
     header_.blocks += static_cast<std::uint32_t>(blocks);
