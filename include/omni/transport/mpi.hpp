@@ -221,8 +221,8 @@ class mpi {
     /// While all ranks are here: one that begins to duplicate later may wait for others that are in a call of MPI's, and they for
     /// it (Open MPI gives out numbers of communicators in turn).
     void open() const {
-      const auto ready = [](mpi part) {
-        while (!part.is_open()) detail::yield();
+      const auto ready = [](mpi among) {
+        while (!among.is_open()) detail::yield();
       };
       ready(inner());
       if (part < parts) ready(outer());

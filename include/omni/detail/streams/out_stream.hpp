@@ -217,7 +217,7 @@ class out_stream {
   bool closed_ = false;
   std::vector<slot> slots_;
   std::size_t waiting_for_only_ = 0;
-  std::array<std::byte, first_packet_overhead> only_;  // NOLINT(*-member-init): written before it is sent
+  std::array<std::byte, first_packet_overhead> only_{};
   std::vector<std::uint32_t> filling_;                 // rows of the packet being filled
 };
 
