@@ -218,7 +218,7 @@ class out_stream {
   std::vector<slot> slots_;
   std::size_t waiting_for_only_ = 0;
   std::array<std::byte, first_packet_overhead> only_{};
-  std::vector<std::uint32_t> filling_;                 // rows of the packet being filled
+  std::vector<std::uint32_t> filling_;  // rows of the packet being filled
 };
 
 }  // namespace omni::detail
