@@ -4,6 +4,7 @@
 #include <mpi.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -11,6 +12,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "../support/collectives.hpp"
@@ -158,20 +160,28 @@ TEST_CASE("two levels: many of these calls under way, waited for in another orde
   }
 }
 
-TEST_CASE("two levels: while a request is under way ranks make other communicators") {
+TEST_CASE("two levels: while a request is under way, and further on some hosts than on others, ranks make communicators") {
+  using clock = std::chrono::steady_clock;
+  constexpr auto moment = std::chrono::milliseconds(10), while_alone = 50 * moment;
   const levels pairs{.group = 2};
-  for (const std::size_t n : {3U, 40000U}) {
-    owned dup, first, second;
-    MPI_Comm_dup(MPI_COMM_WORLD, &dup.comm);
-    std::vector<int> x(n, 1);
-    omni::reduce(dup.comm, x, omni::root{0}, pairs);
-    const int root = std::min(1, size() - 1);
-    MPI_Comm_dup(MPI_COMM_WORLD, &first.comm);
-    auto request = omni::ireduce(dup.comm, x, omni::root{root}, pairs);  // led by other ranks than the call before
-    MPI_Comm_dup(first.comm, &second.comm);
-    request.wait();
-    if (rank() == root) CHECK(x == std::vector<int>(n, root == 0 ? 1 : 2 * size() - 1));
+  owned dup, first, second;
+  MPI_Comm_dup(MPI_COMM_WORLD, &dup.comm);
+  std::vector<int> x(4000, 1), y(4000000, 1);
+  omni::reduce(dup.comm, x, omni::root{0}, pairs);
+  MPI_Comm_dup(MPI_COMM_WORLD, &first.comm);
+  const int root = std::min(1, size() - 1);  // others lead than in the call before
+  auto request = omni::ireduce(dup.comm, y, omni::root{root}, pairs);
+  if (rank() < 2) {
+    for (const auto start = clock::now(); clock::now() - start < while_alone;) static_cast<void>(request.test());
+  } else {
+    for (int i = 0; i < 3; ++i) {
+      static_cast<void>(request.test());
+      std::this_thread::sleep_for(moment);
+    }
   }
+  MPI_Comm_dup(first.comm, &second.comm);
+  request.wait();
+  if (rank() == root) CHECK(y == std::vector<int>(y.size(), size()));
 }
 
 TEST_CASE("two levels: of a freed communicator ranks let go of their last requests one after the other") {

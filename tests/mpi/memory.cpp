@@ -16,8 +16,8 @@
 #include "../support/effort.hpp"
 #include "world.hpp"
 
-// One rank runs out of memory in a call, at whichever of its allocations. The others hear of it, or are not held up. Nobody can
-// tell those that wait inside MPI: tensors are so sparse that none goes there.
+// One rank runs out of memory in a call, at whichever of its allocations. The others hear of it, or are not held up. None
+// of these calls goes to MPI: nobody could tell those that wait there.
 
 namespace {
 

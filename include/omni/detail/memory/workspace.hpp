@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <memory>
 #include <new>
@@ -64,7 +65,7 @@ class borrowed {
   ~borrowed() {
     if (state_ == nullptr || state_->bytes() > most_kept()) return;
     auto* const pool = spare();
-    if (pool != nullptr && pool->size() < pool->capacity()) pool->push_back(std::move(state_));
+    if (pool != nullptr && pool->size() < std::min(keep, pool->capacity())) pool->push_back(std::move(state_));
   }
 
   State* operator->() const { return state_.get(); }

@@ -63,7 +63,7 @@ class collective : public operation_base {
       alone();
       return;
     }
-    const bool asks = !call_.is_stage && transport_.has_roll() && transport_.is_open();  // may fail: before it takes a number
+    const bool has_roll = !call_.is_stage && transport_.has_roll() && transport_.is_open();  // may fail: before it takes a number
     // The messages of an operation are told from those of others by the order of opening, and that is the order of calling.
     if (how_.over_datagrams) {
       datagrams_ = &transport_.open_datagrams(room_);
@@ -75,7 +75,7 @@ class collective : public operation_base {
     if (own_) keeps_ = transport_.keep_alive();
     ticket_ = transport_.queue();
     agrees_ = transport_.agrees_first() || call_.goes_on;
-    if (!call_.is_stage) patience_ = patience(waits_at_most(call_.limit), asks);
+    if (!call_.is_stage) patience_ = patience(waits_at_most(call_.limit), has_roll);
   }
 
   /// They find that the calls differ.
