@@ -10,7 +10,7 @@ namespace omni {
 /// Measures latency, link rate and scan rate of a communicator (an MPI_Comm or a boost::mpi::communicator), and on a fast link
 /// MPI's own allreduce. All later calls on it go by them, where packets do not lie in shared memory: they are as large as the
 /// link wants them, and `automatic` chooses up to which size nothing is asked, which dense tensors take the ring, and when two
-/// levels pay. omni::plan does the same by itself.
+/// levels pay, of which the stages take only the size of packets. omni::plan does the same by itself.
 ///
 /// Collective: all ranks call, in the order in which they start operations. Blocks for a second or two, the first time,
 /// after what is under way there; then the known numbers come back. Messages: about a hundred of up to 62 KiB to one rank, more on

@@ -257,6 +257,17 @@ TEST_CASE("calibration: packets are larger where the link is fast, and so are th
   if (levels.part < levels.parts) CHECK(levels.outer().preferred_packet_bytes() == shaking_hands);
 }
 
+TEST_CASE("calibration: ranks exchange with those of other hosts, however they are placed") {
+  const auto distance = [](std::vector<std::int64_t> hosts) { return omni::detail::distance_between_hosts(hosts); };
+  CHECK(distance({}) == 1);  // one host
+  CHECK(distance({7, 7, 9, 9}) == 2);
+  CHECK(distance({1, 1, 1, 1, 2, 2, 2, 2}) == 4);
+  CHECK(distance({7, 9, 7, 9}) == 1);                          // in turn
+  CHECK(distance({1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3, 4}) == 1);  // 4 x 3
+  CHECK(distance({1, 2, 3, 4, 4, 3, 2, 1}) == 2);              // there and back: at 1 two do not
+  CHECK(distance({1, 1, 1, 2}) == 1);                          // two of four, at any distance
+}
+
 TEST_CASE("calibration: measured once, and the same on all ranks") {
   testing::owned mine;
   MPI_Comm_dup(MPI_COMM_WORLD, &mine.comm);

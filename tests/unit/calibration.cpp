@@ -150,6 +150,24 @@ TEST_CASE("automatic: as calibrated, as told, or as assumed") {
   CHECK(automatic{}.choose((1U << 20U) - 4, 1, unknown) == algorithm::native);
   CHECK(automatic{}.choose(1U << 20U, 1, unknown) == algorithm::ring);
   CHECK(automatic{}.choose(4U << 20U, 0.9, known) == algorithm::streams);
+  // 1 GiB is MPI's limit, and none of the ring's.
+  CHECK(automatic{}.choose((1U << 30U) + 4, 1, known) == algorithm::ring);
+  CHECK(automatic{}.choose((1U << 30U) + 4, 1, with_mpi(549e-6, true)) == algorithm::ring);
+  // Of many ranks the ring's latencies count where nothing was measured, too, as on a link of 50 us and 125 MB/s:
+  // (4 + 2 255 - 1.2 2 8) / 0.2 of them, in bytes that 2 255/256 of the tensor come to.
+  CHECK(automatic{}.ring_limit(hosts(256, 1, {})) == doctest::Approx(7761569).epsilon(0.001));
+  CHECK(automatic{}.ring_limit(hosts(8, 1, {})) == 1U << 20U);
+  // The ranks of a stage have agreed on its density, and go by that.
+  for (auto between : {unknown, known}) {
+    between.is_stage = true;
+    CHECK(automatic{}.choose(4096, 0.01, between) == algorithm::native);
+    CHECK(automatic{}.choose(4097, 0.01, between) == algorithm::streams);
+    CHECK(automatic{.small_bytes = 1}.choose(4096, 0.01, between) == algorithm::streams);
+    CHECK(automatic{}.choose(4097, 1, between) == algorithm::native);
+    CHECK(automatic{}.choose_of_family(omni::detail::collective_kind::broadcast, 4097, 0.3, between) == algorithm::streams);
+    between.one_host = true;
+    CHECK(automatic{}.choose(4097, 0.01, between) == algorithm::native);
+  }
   // One host is not chosen for by a link between hosts.
   auto near = known;
   near.one_host = true;
@@ -247,7 +265,7 @@ TEST_CASE("automatic: inside a host MPI's own collectives are worth it only wher
 }
 
 TEST_CASE("the sampled density is right wherever the blocks lie that are not null") {
-  for (const std::size_t blocks : {1U, 2U, 16U, 17U, 300U, 1024U, 65536U}) {
+  for (const std::size_t blocks : {1U, 2U, 16U, 17U, 31U, 47U, 300U, 511U, 1024U, 65536U}) {
     constexpr std::size_t block = 4;
     std::vector<float> x(blocks * block);
     using call_type = omni::detail::typed_call<float, omni::sum, omni::fixed_blocks, omni::simd_detector>;

@@ -41,7 +41,7 @@ namespace omni {
 struct automatic {
   std::size_t small_bytes = 0;  ///< 0: by the cost model where the communicator was calibrated, else 256 KiB
   std::size_t ring_bytes = 0;   ///< 0: by the cost model where it was (4 MiB or more above 2 Gbit/s, 1 GiB where MPI is good), else
-                                ///< 1 MiB; 4 MiB on one host
+                                ///< 1 MiB, more on more than 39 ranks; 4 MiB on one host
 
   static constexpr std::string_view name = "automatic";
   static constexpr bool samples_density = true;
@@ -74,10 +74,13 @@ struct automatic {
     const auto share = density * elements, of_ranks = share * static_cast<double>(ranks);
     return density > 0.05 && (far ? share < 0.025 && of_ranks < 0.1 : share < 0.016 && of_ranks < 0.045);
   }
-  /// Up to which size no rank asks the others anything: MPI's own allreduce, where ranks do not share memory.
+  /// Up to which size no rank asks the others anything: MPI's own allreduce, where ranks do not share memory. The ranks of a stage
+  /// have agreed already, and go by its density.
   [[nodiscard]] std::size_t small_limit(const detail::selection_context& here) const {
     constexpr std::size_t assumed = std::size_t{256} << 10U;
+    constexpr std::size_t few = std::size_t{4} << 10U;
     if (small_bytes != 0) return std::min(small_bytes, one_message);
+    if (here.is_stage && !here.one_host) return few;
     return here.measured.known() && !here.one_host ? detail::cost_model(here.measured, here.ranks).small_bytes() : assumed;
   }
   [[nodiscard]] bool is_small(std::size_t bytes, const detail::selection_context& here) const {
@@ -91,7 +94,12 @@ struct automatic {
     constexpr std::size_t fast = std::size_t{4} << 20U, unknown = std::size_t{1} << 20U;
     if (ring_bytes != 0) return std::min(ring_bytes, one_message);
     if (here.one_host) return fast;
-    if (!here.measured.known()) return unknown;  // the ring loses less on a fast link than MPI's default does on a slow one
+    if (!here.measured.known()) {
+      // The ring loses less on a fast link than MPI's default does on a slow one. Of many ranks its latencies count: as at 1
+      // Gbit/s.
+      constexpr calibration slow{50e-6, 125e6, 8e9};
+      return std::clamp(detail::cost_model(slow, here.ranks).ring_bytes(), unknown, one_message);
+    }
     const detail::cost_model model(here.measured, here.ranks);
     if (here.hands_over && model.has_good_mpi()) return one_message;
     return std::min(model.is_slow() ? model.ring_bytes() : std::max(model.ring_bytes(), fast), one_message);
@@ -139,8 +147,9 @@ struct automatic {
         return algorithm::streams;
     }
     const bool by_window = here.shares && !here.slow_window;
-    const bool dense = here.native && !by_window && bytes <= one_message && is_dense(bytes, density, here);
-    if (dense && here.shares && (ring_bytes == 0 || bytes < ring_bytes)) return algorithm::native;
+    const bool dense = here.native && !by_window && is_dense(bytes, density, here);
+    if (dense && here.shares && (ring_bytes == 0 || bytes < ring_bytes))
+      return bytes <= one_message ? algorithm::native : algorithm::streams;
     if (here.native && here.shares && is_small(bytes, here) && here.ranks > most_sharing_ranks) return algorithm::native;
     if (here.native && !here.shares && is_small(bytes, here)) return algorithm::native;
     if (dense && bytes < ring_limit(here)) return algorithm::native;

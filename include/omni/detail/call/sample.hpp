@@ -27,14 +27,15 @@ inline sample sample_of(const call& c, block_range among, bool counts, std::size
   const auto [begin, blocks] = among;
   if (blocks == 0) return {0, 0};
   const auto samples = std::min(std::clamp<std::size_t>(blocks / 32, 16, most), blocks);
-  const auto stride = blocks / samples;
   // By the golden section, so that the first few are spread over the tensor, too: one end of it may be denser than the rest.
   auto step = samples * 5 / 8;
   while (std::gcd(step, samples) != 1) ++step;
-  // Jittered, so that no period of the data is in step with it.
-  const auto place = [&, first = begin](std::size_t i) {
-    const auto jitter = static_cast<std::size_t>((i + 1) * 0x9e3779b97f4a7c15U >> 32U) % stride;
-    return c.given_block(first + i * step % samples * stride + jitter);
+  // One in each of so many ranges, which together are all blocks. Jittered, so that no period of the data is in step with it.
+  const auto place = [&, first = begin, all = blocks](std::size_t i) {
+    const auto k = i * step % samples;
+    const auto from = k * all / samples, range = (k + 1) * all / samples - from;
+    const auto jitter = static_cast<std::size_t>((i + 1) * 0x9e3779b97f4a7c15U >> 32U) % range;
+    return c.given_block(first + from + jitter);
   };
   const auto enough = std::max<std::size_t>(most / 16, 8);
 #if defined(__GNUC__) || defined(__clang__)

@@ -17,6 +17,7 @@ struct selection_context {
   bool shares = false;        ///< memory for packets
   bool slow_window = false;   ///< it is between cores so far apart that dense tensors are better off elsewhere
   bool kernel_copies = true;  ///< of MPI's own between ranks of a host: one instead of two
+  bool is_stage = false;      ///< the call is one of another's, which has agreed
   bool levels = false;        ///< can be told apart and used
   preset forced = preset::automatic;  ///< by OMNI_TOPOLOGY
   bool commutes = false;              ///< the operation, for the ring

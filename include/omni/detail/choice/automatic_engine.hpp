@@ -46,6 +46,7 @@ inline selection_context context_of(const call& c, const any_transport& transpor
   here.native = c.native != nullptr;
   here.commutes = c.loops().commutes;
   here.hands_over = c.blocking && limit_of(c, transport).count() == 0;
+  here.is_stage = c.is_stage;
   here.levels = has_levels(c, transport, 0);
   return here;
 }
@@ -164,11 +165,11 @@ class automatic::engine
         return;
       case algorithm::levels:
         if (c.kind == detail::collective_kind::allreduce) {
-          emplace<detail::hierarchical_engine<automatic, automatic>>(hierarchical<>{}, c, transport, messages);
+          emplace<detail::hierarchical_engine<automatic, automatic>>(hierarchical<>{.outer = t}, c, transport, messages);
           return;
         }
         if (const auto levels = transport.levels(0); detail::family_engine::suits(c, levels)) {
-          emplace<detail::family_engine>(c, levels);
+          emplace<detail::family_engine>(c, levels, t);
           return;
         }
         break;

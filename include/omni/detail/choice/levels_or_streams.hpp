@@ -22,10 +22,18 @@ class hierarchical<Inner, Outer>::engine
     if (detail::has_levels(c, transport, t.group)) {
       if (c.kind == detail::collective_kind::allreduce) this->template emplace<two_levels>(t, c, transport, messages);
       else if (const auto levels = transport.levels(t.group); detail::family_engine::suits(c, levels))
-        this->template emplace<detail::family_engine>(c, levels);
+        this->template emplace<detail::family_engine>(c, levels, chooser(t.outer));
     }
     if (!this->is_made()) this->template emplace<colocated::engine>(colocated{}, c, transport, messages);
   }
+
+ private:
+  // Other topologies are of an allreduce.
+  template <class Other>
+  static automatic chooser(const Other& /*other*/) {
+    return {};
+  }
+  static automatic chooser(const automatic& outer) { return outer; }
 };
 
 }  // namespace omni

@@ -50,7 +50,9 @@ class family_engine final : public staged_engine {
   }
 
   /// Precondition: suits().
-  family_engine(const call& c, transport_levels levels) : staged_engine(c), levels_(std::move(levels)) {
+  /// @param outer what chooses between hosts.
+  family_engine(const call& c, transport_levels levels, const automatic& outer)
+      : staged_engine(c), levels_(std::move(levels)), outer_(outer) {
     s_->memory.rewind();
     switch (c.kind) {
       case collective_kind::reduce_scatter:
@@ -105,7 +107,7 @@ class family_engine final : public staged_engine {
     add_stage(levels_.inner_ranks, levels_.inner, std::move(part), automatic{}, which, inside);
   }
   void add_between(call part, counted which) {
-    add_stage(levels_.outer_ranks, levels_.outer, std::move(part), automatic{}, which, between);
+    add_stage(levels_.outer_ranks, levels_.outer, std::move(part), outer_, which, between);
   }
 
   // ---- parts of all ranks
@@ -204,6 +206,7 @@ class family_engine final : public staged_engine {
   }
 
   transport_levels levels_;
+  automatic outer_;
   borrowed<level_memory> s_;
   std::span<std::byte> memory_;
 };

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -15,19 +16,32 @@
 
 namespace omni::detail {
 
+/// How far apart in rank are those that exchange, of so many ranks, to be on different hosts: the least distance at which most are,
+/// however ranks are placed. `hosts`: of each rank, or nothing if there is one.
+[[nodiscard]] inline int distance_between_hosts(std::span<const std::int64_t> hosts) {
+  std::size_t best = 1, most = 0;
+  for (std::size_t d = 1; d < hosts.size() && most != hosts.size(); ++d) {
+    std::size_t apart = 0;
+    for (std::size_t r = 0; r < hosts.size(); ++r) apart += hosts[r] != hosts[(r + d) % hosts.size()] ? 1U : 0U;
+    if (apart <= most) continue;
+    best = d;
+    most = apart;
+  }
+  return static_cast<int>(best);
+}
+
 /// Measures what the cost model asks for, on all ranks at once; takes some hundred milliseconds. Collective, blocks.
 ///
-/// Every rank exchanges with those `distance` above and below it: with ranks of other hosts, if that is the number of ranks on a
-/// host. `sharing` ranks have one memory, and between them look through 64 MiB, or each through 8.
+/// Every rank exchanges with those `distance` above and below it, which distance_between_hosts() finds. `sharing` ranks have one
+/// memory, and between them look through 64 MiB, or each through 8.
 class mpi_calibration {
  public:
-  mpi_calibration(MPI_Comm comm, int distance, int sharing) : sharing_(sharing) {
+  mpi_calibration(MPI_Comm comm, int distance, int sharing) : distance_(distance), sharing_(sharing) {
     // Its messages are nobody else's.
     check(MPI_Comm_dup(comm, &comm_), "MPI_Comm_dup");
     try {
       check(MPI_Comm_rank(comm_, &rank_), "MPI_Comm_rank");
       check(MPI_Comm_size(comm_, &size_), "MPI_Comm_size");
-      distance_ = distance % size_ == 0 ? 1 : distance % size_;
       measure();
     } catch (...) {
       MPI_Comm_free(&comm_);
@@ -94,7 +108,7 @@ class mpi_calibration {
   static constexpr double least_seconds = 4e-3;
   static constexpr int repeats = 5;
   MPI_Comm comm_ = MPI_COMM_NULL;
-  int rank_ = 0, size_ = 1, distance_ = 1, sharing_;
+  int rank_ = 0, size_ = 1, distance_, sharing_;
   calibration result_;
 };
 

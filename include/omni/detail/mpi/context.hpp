@@ -101,7 +101,7 @@ class mpi_context : public opened_communicator, public call_order, public std::e
   /// Collective and blocking at the first call.
   const calibration& calibrate() {
     const int sharing = one_host() ? size() : ranks_of_a_host();
-    if (!measured_.known() && size() > 1) measured_ = mpi_calibration(comm(), ranks_of_a_host(), sharing).result();
+    if (!measured_.known() && size() > 1) measured_ = mpi_calibration(comm(), distance_between_hosts(hosts()), sharing).result();
     return measured_;
   }
   /// Precondition: measured, and not this yet; the same on all ranks.
