@@ -78,8 +78,9 @@ void check_on_device(const cell& c, const Op& op, const Policies&... policies) {
     auto in = inputs[r];
     auto out = c.in_place ? std::vector<T>() : inputs[(r + 1) % inputs.size()];
     auto& result = c.in_place ? in : out;
-    reduce<T, Way>(comm, machine, true, std::span<const T>(in), std::span(result), op, policies...);
+    const auto told = reduce<T, Way>(comm, machine, true, std::span<const T>(in), std::span(result), op, policies...);
     wrong[r] = difference(result, wanted);
+    if (told.extra_bytes < machine.allocated) wrong[r] += " (memory of the device is not told of)";
     if (!c.in_place && !oracle::equal(in, inputs[r])) wrong[r] += " (the input was changed)";
     omni::detail::borrowed_buffers<late_device>::drop();
   });

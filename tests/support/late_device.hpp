@@ -201,13 +201,14 @@ class late_machine {
 
   bool reaches = false;  ///< the memory of others, for kernels to read
   int entered = 0;
-  int allocations = 0;      ///< so far, of either kind
-  std::size_t copied = 0;   ///< bytes
-  int folds = 0;            ///< kernels
-  int packs = 0;            ///< likewise
-  long operations = 0;      ///< put into streams so far
-  long fails_at = -1;       ///< number of the operation that fails
-  bool fails_late = false;  ///< not when it is put into the stream, but when somebody asks
+  int allocations = 0;        ///< so far, of either kind
+  std::size_t allocated = 0;  ///< bytes
+  std::size_t copied = 0;     ///< bytes
+  int folds = 0;              ///< kernels
+  int packs = 0;              ///< likewise
+  long operations = 0;        ///< put into streams so far
+  long fails_at = -1;         ///< number of the operation that fails
+  bool fails_late = false;    ///< not when it is put into the stream, but when somebody asks
 
   std::size_t make_stream() {
     streams_.emplace_back();
@@ -301,6 +302,7 @@ struct late_device {
   void* allocate(std::size_t n) {
     machine->expect_entered();
     ++machine->allocations;
+    machine->allocated += n;
     void* const p = ::operator new (n, std::align_val_t{256});
     std::memset(p, 0xcd, n);
     return p;

@@ -63,6 +63,7 @@ class device_engine {
         greeting_(rank_, c.element_bytes(), sign(c, "device", chunk_bytes, static_cast<int>(depth)), greeting_room(c, transport),
                   c.agreed),
         by_address_(transport.one_process()),
+        has_window_(transport.shared_window() != nullptr),
         messages_(messages) {}
   device_engine(const device_engine&) = delete;
   device_engine(device_engine&&) = delete;
@@ -78,7 +79,8 @@ class device_engine {
   void start() {
     auto& s = *s_;
     s.peers.clear();
-    for (int d = 1; d < ranks_; ++d) s.peers.push_back((rank_ + d) % ranks_);
+    s.peers.resize(peers());
+    for (int d = 1; d < ranks_; ++d) s.peers[static_cast<std::size_t>(d) - 1] = (rank_ + d) % ranks_;
     s.acknowledged.resize(2 * depth * peers());
     s.acknowledging.resize(2 * depth * peers());
     for (auto* const counts : {&s.found, &s.united, &s.expected, &s.given}) counts->assign(peers(), 0);
@@ -94,6 +96,8 @@ class device_engine {
     const auto guard = transfer_.enter();
     bool moved = take(messages_.poll());
     if (chunks_ == nullptr) {
+      // A rank that had no memory to begin has sent nothing, and given up where ranks share memory.
+      if (!moved && ++in_vain_ % 64 == 0) messages_.nudge();
       if (!greeting_.complete()) return moved;
       if (greeting_.differs()) messages_.cancel(last_words);
       const auto width = greeting_.conclude();
@@ -119,6 +123,7 @@ class device_engine {
   void wait() {
     for (auto c = done_; c < begun_; ++c)
       if (at(c).is_at_device()) return std::this_thread::yield();  // which does not say when it is done
+    if (chunks_ == nullptr && has_window_) return std::this_thread::yield();
     const auto guard = transfer_.enter();
     take(messages_.wait());
   }
@@ -151,7 +156,7 @@ class device_engine {
     r = report_;
     r.topology = "colocated";
     r.blocks_total = call_.blocks();
-    r.extra_bytes = transfer_.exchange_bytes() + s_->bytes();
+    r.extra_bytes = s_->bytes();
   }
 
  private:
@@ -377,6 +382,8 @@ class device_engine {
   int rank_, ranks_;
   exchange_greeting greeting_;
   bool by_address_;  // ranks can copy from each other's memory on a device
+  bool has_window_;
+  unsigned in_vain_ = 0;
   any_mailbox& messages_;
   borrowed<exchange_state> s_;
   chunks_type* chunks_ = nullptr;  // once all ranks have been met

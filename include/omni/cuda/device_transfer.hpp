@@ -28,6 +28,10 @@ struct device_buffers {
   output_buffers<Device> output;
   exchange_buffers<Device> exchange;
   device_memory<Device, true> staged_in, staged_out;  // of collectives that go through the host as a whole
+
+  [[nodiscard]] std::size_t bytes() const {
+    return input.bytes() + output.bytes() + exchange.bytes() + staged_in.size() + staged_out.size();
+  }
 };
 
 /// Borrowed from a pool of the thread, returned when the call has ended. The pool keeps as many as have been out at once.
@@ -35,34 +39,60 @@ template <class Device>
 class borrowed_buffers {
  public:
   explicit borrowed_buffers(const Device& device) {
-    auto& all = spare();
+    auto* const pool = spare();
+    if (pool == nullptr) {
+      mine_ = std::make_unique<device_buffers<Device>>(device);
+      return;
+    }
+    auto& all = pool->all;
     const auto found = std::find_if(all.begin(), all.end(), [&](const auto& b) { return b->device == device; });
     if (found == all.end()) {
+      all.reserve(all.size() + pool->out + 1);  // while it may fail
       mine_ = std::make_unique<device_buffers<Device>>(device);
     } else {
       mine_ = std::move(*found);
       all.erase(found);
     }
+    ++pool->out;
   }
   borrowed_buffers(const borrowed_buffers&) = delete;
   borrowed_buffers(borrowed_buffers&&) = delete;
   borrowed_buffers& operator=(const borrowed_buffers&) = delete;
   borrowed_buffers& operator=(borrowed_buffers&&) = delete;
   ~borrowed_buffers() {
-    if (mine_ != nullptr) spare().push_back(std::move(mine_));
+    auto* const pool = spare();
+    if (pool == nullptr) return;
+    if (pool->out != 0) --pool->out;  // unless another thread has lent them
+    if (mine_ != nullptr && pool->all.size() < pool->all.capacity()) pool->all.push_back(std::move(mine_));
   }
   device_buffers<Device>& operator*() const { return *mine_; }
   device_buffers<Device>* operator->() const { return mine_.get(); }
-
-  /// Never frees them: messages that were given up may still be written to them, or read by other ranks.
+  /// Never frees them: what was given up may still be written to them, or read by other ranks.
   void leak() { static_cast<void>(mine_.release()); }
   /// Gives back what this thread keeps.
-  static void drop() { spare().clear(); }
+  static void drop() {
+    if (auto* const pool = spare()) pool->all.clear();
+  }
 
  private:
-  static std::vector<std::unique_ptr<device_buffers<Device>>>& spare() {
-    thread_local std::vector<std::unique_ptr<device_buffers<Device>>> all;
-    return all;
+  struct buffer_pool {
+    std::vector<std::unique_ptr<device_buffers<Device>>> all;
+    std::size_t out = 0;
+  };
+  // None where the thread ends: a static request may be destroyed after it.
+  static buffer_pool* spare() {
+    thread_local bool gone = false;  // trivially destructible: can be looked at later
+    struct kept : buffer_pool {
+      kept() = default;
+      kept(const kept&) = delete;
+      kept(kept&&) = delete;
+      kept& operator=(const kept&) = delete;
+      kept& operator=(kept&&) = delete;
+      ~kept() { gone = true; }
+    };
+    if (gone) return nullptr;
+    thread_local kept pool;
+    return &pool;
   }
   std::unique_ptr<device_buffers<Device>> mine_;
 };
@@ -157,11 +187,12 @@ class device_transfer final : public tensor_elsewhere {
   }
   [[nodiscard]] fold_on<Device> folds() const { return tensor_.folds; }
   [[nodiscard]] bool reaches_others() { return device_.reach_others(); }
-  [[nodiscard]] std::size_t exchange_bytes() const { return buffers_->exchange.bytes(); }
   /// Others may go on reading and writing the buffers.
   void leak() { leaks_ = true; }
 
   // For both:
+
+  [[nodiscard]] std::size_t bytes() const override { return buffers_->bytes(); }
 
   /// What one rank alone has to do.
   void copy_through() override {

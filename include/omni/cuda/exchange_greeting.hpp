@@ -62,17 +62,17 @@ class exchange_greeting {
   /// Greets, and listens to greetings; with `aborts` only that there will be no more.
   void start(memory& m, any_mailbox& messages, std::span<const int> peers, std::uint32_t width, bool aborts) {
     m_ = &m;
-    started_ = true;  // from the first message on there is something to abandon
+    m.mine.resize(first_packet_overhead);
+    m.theirs.resize(aborts ? 0 : peers.size() * room_);
+    m.met.assign(peers.size(), false);
+    started_ = true;  // from the first message on there is something to abandon; what may fail for want of memory is done
     peers_ = peers;
     width_ = width;
     call_ = messages.call();
     const packet_header h{
         .call = call_, .flags = packet_first | packet_last | (aborts ? packet_abort : 0U), .reserved = {width, 0}};
-    m.mine.resize(first_packet_overhead);
     std::memcpy(m.mine.data(), &h, sizeof(h));
     std::memcpy(m.mine.data() + sizeof(h), &mine_, sizeof(mine_));
-    m.theirs.resize(aborts ? 0 : peers.size() * room_);
-    m.met.assign(peers.size(), false);
     for (std::size_t i = 0; i < peers.size(); ++i) {
       messages.send(peers[i], 0, m.mine, exchange_token::make(exchange_token::kind::greeting, i));
       ++leaving_;

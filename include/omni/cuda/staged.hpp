@@ -108,6 +108,7 @@ class staged_tensors final : public tensor_arrival {
   }
 
   [[nodiscard]] bool has_failed() const override { return failed_ != nullptr; }
+  [[nodiscard]] std::size_t bytes() const override { return buffers_->bytes(); }
   [[nodiscard]] bool is_here() override {
     expect_begun();
     if (!copies_) return true;

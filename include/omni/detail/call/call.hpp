@@ -139,6 +139,10 @@ class call : public call_blocks {
   }
   /// Whether the wait is for no other rank.
   [[nodiscard]] bool is_held_up() const { return (arrival_ && !arrival_->is_here()) || (elsewhere_ && elsewhere_->is_held_up()); }
+  /// Of memory that these have beside the caller's.
+  [[nodiscard]] std::size_t bytes_on_the_way() const {
+    return (arrival_ ? arrival_->bytes() : 0) + (elsewhere_ ? elsewhere_->bytes() : 0);
+  }
   void settle() const {
     if (arrival_) arrival_->settle();
     if (elsewhere_) elsewhere_->settle();

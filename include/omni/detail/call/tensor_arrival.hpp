@@ -17,6 +17,8 @@ class tensor_arrival : public interface {
   virtual void settle() = 0;
   /// It will not come, and there may be no memory for it.
   [[nodiscard]] virtual bool has_failed() const = 0;
+  /// Of memory that it has beside the caller's.
+  [[nodiscard]] virtual std::size_t bytes() const = 0;
 };
 
 }  // namespace omni::detail

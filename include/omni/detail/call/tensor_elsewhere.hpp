@@ -38,6 +38,8 @@ class tensor_elsewhere : public interface {
   virtual void settle() = 0;
   /// Whether the tensor is not there yet: that wait is for no other rank.
   [[nodiscard]] virtual bool is_held_up() = 0;
+  /// Of memory that it has beside the caller's, here and there.
+  [[nodiscard]] virtual std::size_t bytes() const = 0;
 };
 
 }  // namespace omni::detail
