@@ -46,7 +46,7 @@ std::vector<std::size_t> lengths(const options& o, std::size_t n) {
   std::size_t used = 0;
   for (std::size_t i = 0; i < o.layers; ++i) {
     const auto share = static_cast<std::size_t>(weights[i] / sum * static_cast<double>(n)) / o.block * o.block;
-    all.push_back(i + 1 == o.layers ? n - used : std::max(share, std::min(o.block, n - used)));
+    all.push_back(i + 1 == o.layers ? n - used : std::min(std::max(share, o.block), n - used));
     used += all.back();
   }
   return all;

@@ -77,6 +77,7 @@ in_setting() { # setting, command...
   case $setting in *kept) local -x MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=17179869184 MALLOC_TOP_PAD_=268435456 ;; esac
   "$@"
 }
+all=()
 case " ${args[*]-} " in *" --alone "*) settings="" ;; esac
 for n in $ranks; do
   files=()
@@ -86,17 +87,18 @@ for n in $ranks; do
     few=(--few)
     if [ "$setting" = found ]; then  # MPI's time does not depend on the density
       few=(--choices)
-      case " ${args[*]-} " in *" --collective "*) few=() ;; esac  # the others have one form
+      case " ${args[*]-} " in *" --collective"[\ =]*) few=() ;; esac  # the others have one form
     fi
     in_setting "$setting" run_mpi 600 "$n" "$program" ${args[@]+"${args[@]}"} ${few[@]+"${few[@]}"} --setting "$setting" --json "$file" > "$out/$setting.txt" ||
       { cat "$out/$setting.txt"; exit 1; }
     files+=("$file")
   done
-  grep '^# [^o]' "$out/found.txt" | tee -a "$out/table.txt" || true
+  grep '^# ' "$out/found.txt" | grep -v '^# omni ' | tee -a "$out/table.txt" || true
+  all+=("$out/ranks$n.json")
   python3 bench/settings.py --out "$out/ranks$n.json" "${files[@]}" | tee -a "$out/table.txt"
 done
 rm -f "$out"/{found,kept,cma,cma-kept}.txt
 python3=python3
 python3 -c 'import matplotlib' 2> /dev/null || python3=/usr/bin/python3  # Debian's, where another comes first
-"$python3" bench/plot.py --out "$out/speedup.png" $(for n in $ranks; do echo "$out/ranks$n.json"; done)
+"$python3" bench/plot.py --out "$out/speedup.png" "${all[@]}"
 echo "table: $out/table.txt   data: $out/ranks*.json   picture: $out/speedup.png"

@@ -484,6 +484,10 @@ int train(const options& o, const world& w) {
 
   std::vector<double> reducing(ways.size()), bytes(ways.size()), loss(ways.size());
   std::vector<double> difference(ways.size());
+  // What the others are held against: the first that is exact; for what is saved the last, MPI's own if that is trained.
+  std::size_t exact = ways.size(), whole = ways.size();
+  for (std::size_t i = 0; i < ways.size(); ++i)
+    if (!ways[i].is_compressed) exact = std::min(exact, whole = i);
   bool same_bits = true;
   for (int epoch = 1; epoch <= o.epochs; ++epoch) {
     std::vector<summary> done;
@@ -498,8 +502,8 @@ int train(const options& o, const world& w) {
       const auto& s = done[i];
       if (!std::isfinite(s.loss)) throw std::runtime_error("the training diverges; try a lower --rate");
       if (ways[i].is_compressed) continue;
-      difference[i] = std::max(difference[i], std::abs(done[0].loss / s.loss - 1));
-      same_bits = same_bits && std::bit_cast<std::uint64_t>(done[0].loss) == std::bit_cast<std::uint64_t>(s.loss);
+      difference[i] = std::max(difference[i], std::abs(done[exact].loss / s.loss - 1));
+      same_bits = same_bits && std::bit_cast<std::uint64_t>(done[exact].loss) == std::bit_cast<std::uint64_t>(s.loss);
     }
   }
 
@@ -509,9 +513,9 @@ int train(const options& o, const world& w) {
   }
   if (ways.size() < 2) return 0;
   for (std::size_t i = 0; i < ways.size(); ++i)
-    if (ways[i].is_compressed && w.first() && !o.csv)
+    if (ways[i].is_compressed && whole != ways.size() && w.first() && !o.csv)
       std::printf("\n%s: loss %.6f, %+.2f %% of that of %s, with %.1f x fewer bytes\n", ways[i].name.c_str(), loss[i],
-                  (loss[i] / loss.back() - 1) * 100, ways.back().name.c_str(), bytes.back() / bytes[i]);
+                  (loss[i] / loss[whole] - 1) * 100, ways[whole].name.c_str(), bytes[whole] / bytes[i]);
   bool agree = true;
   for (std::size_t i = 0; i < ways.size(); ++i) agree = agree && difference[i] < ways[i].tolerance;
   const auto most = *std::max_element(difference.begin(), difference.end());

@@ -51,7 +51,7 @@ while [ $# -gt 0 ]; do
     *) args+=("$1"); shift ;;
   esac
 done
-[ ${#args[@]} -gt 0 ] || case "$program" in *omni-bench-collectives) args=(--sizes 64M --repeats 7) ;; *) args=(--repeats 7) ;; esac
+[ ${#args[@]} -gt 0 ] || case "${program##*/}" in omni-bench-collectives) args=(--sizes 64M --repeats 7) ;; omni-bench-*) args=(--repeats 7) ;; esac
 available=/proc/sys/net/ipv4/tcp_available_congestion_control
 if [ "$congestion" = default ]; then
   if grep -qw cubic $available; then congestion=cubic; else congestion=machine; fi
@@ -209,9 +209,9 @@ dropped() { # packets, by all queues
 echo "# $hosts hosts, $rate each way, TCP $congestion, $ranks rank(s) on each, $(nproc) cores for all"
 before=$(bytes)
 command="OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_coll_tuned_use_dynamic_rules=1 \
-timeout ${OMNI_CLUSTER_TIMEOUT:-550} mpirun --mca plm_rsh_agent $work/on --mca orte_keep_fqdn_hostnames 1 --host $list \
+timeout --foreground -k 10 ${OMNI_CLUSTER_TIMEOUT:-550} mpirun --mca plm_rsh_agent $work/on --mca orte_keep_fqdn_hostnames 1 --host $list \
 --mca btl tcp,vader,self --mca btl_tcp_if_include 10.77.0.0/24 --mca oob_tcp_if_include 10.77.0.0/24 --mca mpi_yield_when_idle 1 --bind-to none \
--x OMPI_MCA_coll_tuned_use_dynamic_rules ${OMNI_TRACE:+-x OMNI_TRACE} -np $((hosts * ranks)) $program ${args[*]}"
+-x OMPI_MCA_coll_tuned_use_dynamic_rules ${OMNI_TRACE:+-x OMNI_TRACE} -np $((hosts * ranks)) $(printf '%q ' "$program" ${args[@]+"${args[@]}"})"
 "$work/on" 10.77.0.1 "$command" < /dev/null
 code=$?
 if [ -n "$switch" ]; then

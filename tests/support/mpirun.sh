@@ -8,8 +8,8 @@ run_mpi() {
   shift 2
   if mpirun --version 2>&1 | grep -q 'Open MPI'; then
     OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_btl_vader_single_copy_mechanism=${single_copy:-none} \
-      timeout "$seconds" mpirun --oversubscribe --bind-to none --mca mpi_yield_when_idle 1 -np "$ranks" "$@" < /dev/null
+      timeout --foreground -k 10 "$seconds" mpirun --oversubscribe --bind-to none --mca mpi_yield_when_idle 1 -np "$ranks" "$@" < /dev/null
   else
-    timeout "$seconds" mpirun -np "$ranks" "$@" < /dev/null
+    timeout --foreground -k 10 "$seconds" mpirun -np "$ranks" "$@" < /dev/null
   fi
 }
