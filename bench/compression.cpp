@@ -180,7 +180,7 @@ nlohmann::json measure_all(const options& o, const place& here) {
       // Of what is not compressed sums differ by rounding. Zeros have an error of exactly 1.
       if (!(errors[which] < (which <= 1 ? 1e-5 : 100)) || errors[which] == 1) ++wrong;
     }
-  MPI_Allreduce(MPI_IN_PLACE, &wrong, 1, MPI_INT, MPI_SUM, here.comm);  // whichever rank saw it
+  MPI_Allreduce(MPI_IN_PLACE, &wrong, 1, MPI_INT, MPI_MAX, here.comm);  // whichever rank saw it
   if (rank == 0)
     std::printf(
         "# omni %d.%d.%d, %d ranks, %d servers, %zu MiB of float, dense, median of %d, slowest rank\n%-24s %10s %12s %9s %9s %9s "

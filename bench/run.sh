@@ -54,6 +54,7 @@ if [ "$help" = yes ]; then usage; "$program" --help; exit 0; fi
 
 # shellcheck source=tests/support/mpirun.sh
 . tests/support/mpirun.sh
+trap 'exit 130' INT TERM  # also where mpirun has caught it
 export OMPI_MCA_coll_tuned_use_dynamic_rules=1  # lets the benchmark choose Open MPI's algorithm
 mkdir -p "$out"
 rm -f "$out"/ranks*.json "$out/table.txt"

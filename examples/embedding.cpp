@@ -526,8 +526,8 @@ int train(const options& o, const world& w) {
       if (w.ranks > 1) std::printf(" (x %.2f)", reducing[i] / reducing[0]);
     }
     std::printf("\n");
-    if (same_bits) std::printf("the losses agree to the last bit\n");
-    else
+    if (same_bits && exact != whole) std::printf("the losses agree to the last bit\n");
+    else if (!same_bits)
       std::printf("the losses agree to %.1g (%s)\n", most,
                   o.at_switch.empty() ? "MPI adds in another order" : "a switch adds integers");
   }

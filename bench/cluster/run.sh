@@ -26,9 +26,9 @@ usage: bash bench/cluster/run.sh [--hosts N] [--ranks R] [--rate RATE] [--queue 
                   between racks has no limit
   --program WHAT  to run: a file, or one of the programs of bench/ by its name, which is built then (default omni-bench-collectives)
 
-Everything else goes to the benchmark; the default is --sizes 64M --repeats 7. The benchmark calibrates the communicator first, holds the bytes that cross the interfaces
-against those that calls report, and fails if they are not the same. The namespaces are taken down at the end, after an error
-as well.
+Everything else goes to the program; the default is --repeats 7 for those of bench/, and --sizes 64M for omni-bench-collectives. That one
+calibrates the communicator first, holds the bytes that cross the interfaces against those that calls report, and fails if they are not
+the same. The namespaces are taken down at the end, after an error as well.
 EOF
 }
 

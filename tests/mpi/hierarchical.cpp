@@ -67,6 +67,25 @@ void check(patterns::shape shape, std::uint64_t seed, std::size_t n, int group) 
 
 }  // namespace
 
+// Between hosts only (tests/hosts): elsewhere there is one level.
+TEST_CASE("two levels: by automatic, what is between hosts goes by its density, however short") {
+  omni::transport::mpi transport(MPI_COMM_WORLD);
+  std::vector<float> x(std::size_t{128} << 10U);  // 512 KiB, of which the ranks of two hosts give each other 256
+  omni::allreduce(MPI_COMM_WORLD, x);             // opens it
+  if (!transport.has_levels(0, true)) return;
+  constexpr std::size_t block = 256;
+  const auto step = 10 * block;  // every tenth block, another one on each rank
+  for (auto i = static_cast<std::size_t>(rank()) * block; i < x.size(); i += step)
+    std::fill_n(x.begin() + static_cast<std::ptrdiff_t>(i), block, 1.0F);
+  const auto r = omni::allreduce(MPI_COMM_WORLD, x);
+  CHECK(r.topology == "hierarchical");
+  // Inside a host, at most a tenth of the tensor there and a fifth of a half back, and two fifths of a half in the end: 205 KiB.
+  // Between two hosts at most a fifth of a half there and two fifths back, 77 KiB; MPI's own would come to 256.
+  CHECK(r.bytes_sent < std::size_t{320} << 10U);
+  for (std::size_t i = block - 1; i < x.size(); i += block)
+    CHECK(x[i] == (i / block % 10 < static_cast<std::size_t>(size()) ? 1.0F : 0.0F));
+}
+
 TEST_CASE("two levels: in rank order in each group, then group by group, to the bit") {
   std::uint64_t seed = 8000;
   for (const int group : {1, 2, 3, size()})

@@ -163,6 +163,7 @@ TEST_CASE("automatic: as calibrated, as told, or as assumed") {
     CHECK(automatic{}.choose(4096, 0.01, between) == algorithm::native);
     CHECK(automatic{}.choose(4097, 0.01, between) == algorithm::streams);
     CHECK(automatic{.small_bytes = 1}.choose(4096, 0.01, between) == algorithm::streams);
+    CHECK(automatic{.small_bytes = 1U << 20U}.choose(4097, 0.01, between) == algorithm::streams);  // that is of whole tensors
     CHECK(automatic{}.choose(4097, 1, between) == algorithm::native);
     CHECK(automatic{}.choose_of_family(omni::detail::collective_kind::broadcast, 4097, 0.3, between) == algorithm::streams);
     between.one_host = true;

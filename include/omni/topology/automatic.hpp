@@ -79,8 +79,8 @@ struct automatic {
   [[nodiscard]] std::size_t small_limit(const detail::selection_context& here) const {
     constexpr std::size_t assumed = std::size_t{256} << 10U;
     constexpr std::size_t few = std::size_t{4} << 10U;
+    if (here.is_stage && !here.one_host) return small_bytes == 0 ? few : std::min(small_bytes, few);
     if (small_bytes != 0) return std::min(small_bytes, one_message);
-    if (here.is_stage && !here.one_host) return few;
     return here.measured.known() && !here.one_host ? detail::cost_model(here.measured, here.ranks).small_bytes() : assumed;
   }
   [[nodiscard]] bool is_small(std::size_t bytes, const detail::selection_context& here) const {
