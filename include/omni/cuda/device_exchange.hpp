@@ -122,8 +122,8 @@ class device_engine {
   }
   void wait() {
     for (auto c = done_; c < begun_; ++c)
-      if (at(c).is_at_device()) return std::this_thread::yield();  // which does not say when it is done
-    if (chunks_ == nullptr && has_window_) return std::this_thread::yield();
+      if (at(c).is_at_device()) return std::this_thread::yield();             // which does not say when it is done
+    if (chunks_ == nullptr && has_window_) return std::this_thread::yield();  // progress() sees there who has given up
     const auto guard = transfer_.enter();
     take(messages_.wait());
   }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "../detail/call/tensor_elsewhere.hpp"
+#include "../detail/memory/workspace.hpp"
 #include "device_input.hpp"
 #include "device_output.hpp"
 #include "exchange_chunks.hpp"
@@ -79,21 +80,7 @@ class borrowed_buffers {
     std::vector<std::unique_ptr<device_buffers<Device>>> all;
     std::size_t out = 0;
   };
-  // None where the thread ends: a static request may be destroyed after it.
-  static buffer_pool* spare() {
-    thread_local bool gone = false;  // trivially destructible: can be looked at later
-    struct kept : buffer_pool {
-      kept() = default;
-      kept(const kept&) = delete;
-      kept(kept&&) = delete;
-      kept& operator=(const kept&) = delete;
-      kept& operator=(kept&&) = delete;
-      ~kept() { gone = true; }
-    };
-    if (gone) return nullptr;
-    thread_local kept pool;
-    return &pool;
-  }
+  static buffer_pool* spare() { return kept_by_thread<buffer_pool>(); }
   std::unique_ptr<device_buffers<Device>> mine_;
 };
 

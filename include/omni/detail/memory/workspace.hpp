@@ -44,6 +44,24 @@ class packet_buffers {
   std::size_t next_ = 0, total_ = 0;
 };
 
+/// One T of this thread. None where the thread ends: statics, and whatever else borrows, may be destroyed after it.
+template <class T>
+T* kept_by_thread() {
+  thread_local bool gone = false;  // trivially destructible: can be looked at later
+  struct kept {
+    kept() = default;
+    kept(const kept&) = delete;
+    kept(kept&&) = delete;
+    kept& operator=(const kept&) = delete;
+    kept& operator=(kept&&) = delete;
+    ~kept() { gone = true; }
+    T value;
+  };
+  if (gone) return nullptr;
+  thread_local kept one;
+  return &one.value;
+}
+
 /// State kept from call to call. Borrowed from a pool of the thread, returned when the borrower ends.
 template <class State>
 class borrowed {
@@ -81,22 +99,7 @@ class borrowed {
     else return std::size_t{64} << 20U;
   }
 
-  // None where the thread ends: statics, and whatever else borrows, may be destroyed after it.
-  static std::vector<std::unique_ptr<State>>* spare() {
-    thread_local bool gone = false;  // trivially destructible: can be looked at later
-    struct kept {
-      kept() = default;
-      kept(const kept&) = delete;
-      kept(kept&&) = delete;
-      kept& operator=(const kept&) = delete;
-      kept& operator=(kept&&) = delete;
-      ~kept() { gone = true; }
-      std::vector<std::unique_ptr<State>> all;
-    };
-    if (gone) return nullptr;
-    thread_local kept pool;
-    return &pool.all;
-  }
+  static std::vector<std::unique_ptr<State>>* spare() { return kept_by_thread<std::vector<std::unique_ptr<State>>>(); }
   std::unique_ptr<State> state_;
 };
 
