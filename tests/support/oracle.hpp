@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <complex>
 #include <cstddef>
@@ -50,21 +51,20 @@ inline float bfloat_to_float(std::uint16_t bits) { return static_cast<float>(sma
 /// Nearest, ties to the even pattern, by bisection over the finite values. Not for NaN.
 inline std::uint16_t nearest_small_float(float x, int exponent_bits, int fraction_bits) {
   const auto* const value_of = small_float_values(exponent_bits, fraction_bits);
-  const auto value = [=](unsigned b) { return value_of[b]; };
   const double magnitude = std::fabs(static_cast<double>(x));
   const auto sign = std::signbit(x) ? 0x8000U : 0U;
   const auto infinity = ((1U << exponent_bits) - 1U) << fraction_bits;
-  unsigned low = 0;          // value(low) <= magnitude
-  unsigned high = infinity;  // value(high) > magnitude, or is infinite
+  unsigned low = 0;          // value_of[low] <= magnitude
+  unsigned high = infinity;  // value_of[high] > magnitude, or is infinite
   if (std::isinf(x)) return static_cast<std::uint16_t>(sign | infinity);
   while (high - low > 1) {
     const unsigned middle = (low + high) / 2;
-    (value(middle) <= magnitude ? low : high) = middle;
+    (value_of[middle] <= magnitude ? low : high) = middle;
   }
   // Above the largest finite value the next one would be a power of two: rounding to it means infinity.
   const int bias = (1 << (exponent_bits - 1)) - 1;
-  const double above = high == infinity ? std::ldexp(1.0, bias + 1) : value(high);
-  const double below = magnitude - value(low);
+  const double above = high == infinity ? std::ldexp(1.0, bias + 1) : value_of[high];
+  const double below = magnitude - value_of[low];
   const double over = above - magnitude;
   const unsigned chosen = below < over ? low : over < below ? high : (low % 2 == 0 ? low : high);
   return static_cast<std::uint16_t>(sign | chosen);
@@ -172,12 +172,13 @@ A bit_by_bit(A a, A b, F f) {
   if constexpr (std::is_same_v<A, bool>) {
     return f(a, b);
   } else {
+    // By the rows of its table of truth.
+    const auto x = static_cast<unsigned long long>(a), y = static_cast<unsigned long long>(b);
     unsigned long long r = 0;
-    for (unsigned i = 0; i < 8 * sizeof(A); ++i) {
-      const bool x = (static_cast<unsigned long long>(a) >> i) % 2 != 0;
-      const bool y = (static_cast<unsigned long long>(b) >> i) % 2 != 0;
-      if (f(x, y)) r += 1ULL << i;
-    }
+    if (f(true, true)) r |= x & y;
+    if (f(true, false)) r |= x & ~y;
+    if (f(false, true)) r |= ~(x | ~y);
+    if (f(false, false)) r |= ~(x | y);
     return wrapped<A>(r);
   }
 }
@@ -250,15 +251,26 @@ T null_of() {
   }
 }
 
+/// Where the elements of a vector are: a pointer, which is quick where nothing is optimised, but for truth values.
+template <class T>
+auto start(const std::vector<T>& x) {
+  if constexpr (std::is_same_v<T, bool>) return x.begin();
+  else return x.data();
+}
+
 /// All ranks' inputs folded in rank order.
 template <class T, class F>
 std::vector<T> fold_in_rank_order(const std::vector<std::vector<T>>& inputs, const F& f) {
   using how = folding<T>;
   std::vector<T> result = inputs[0];
   if (inputs.size() == 1) return result;
+  std::vector<decltype(start(result))> ranks;
+  for (const auto& x : inputs) ranks.push_back(start(x));
+  const auto *const first = ranks.data(), *const end = first + ranks.size();
   for (std::size_t i = 0; i < result.size(); ++i) {
-    typename how::type a = how::load(inputs[0][i]);
-    for (std::size_t r = 1; r < inputs.size(); ++r) a = f(a, how::load(inputs[r][i]));
+    const auto at = static_cast<std::ptrdiff_t>(i);
+    typename how::type a = how::load(first[0][at]);
+    for (const auto* r = first + 1; r != end; ++r) a = f(a, how::load((*r)[at]));
     result[i] = how::store(a);
   }
   return result;
@@ -284,9 +296,22 @@ bool same(const T& a, const T& b) {
 /// Index of the first element that differs; the size if none does.
 template <class T>
 std::size_t first_difference(const std::vector<T>& a, const std::vector<T>& b) {
+  const auto n = std::min(a.size(), b.size());
+  const auto x = start(a), y = start(b);
   std::size_t i = 0;
-  while (i < a.size() && i < b.size() && same(a[i], b[i])) ++i;
-  return i == a.size() && i == b.size() ? a.size() : i;
+  for (; i < n; ++i) {
+    const auto at = static_cast<std::ptrdiff_t>(i);
+    if constexpr (!std::is_same_v<T, bool>) {
+      // Most blocks have the same bytes, and so the same elements.
+      constexpr std::size_t block = 1024;
+      if (i % block == 0 && n - i >= block && std::memcmp(x + at, y + at, block * sizeof(T)) == 0) {
+        i += block - 1;
+        continue;
+      }
+    }
+    if (!same<T>(x[at], y[at])) break;
+  }
+  return i;
 }
 template <class T>
 bool equal(const std::vector<T>& a, const std::vector<T>& b) {

@@ -131,29 +131,42 @@ std::vector<pairs<K, T>> draw_pairs(const pair_cell& c) {
   return all;
 }
 
+/// The order in which keys ascend, and equal ones stay as they are. Of words, so that it is compiled once.
+inline std::vector<std::size_t> ascending(const std::vector<std::uint64_t>& keys) {
+  std::vector<std::size_t> order(keys.size());  // a std::map of all keys takes ten times as long
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  const auto before = [&](std::size_t a, std::size_t b) { return keys[a] < keys[b]; };
+  if (!std::is_sorted(keys.begin(), keys.end())) std::stable_sort(order.begin(), order.end(), before);
+  return order;
+}
+
 /// The keys of some pairs, each once and ascending, and their rows folded in the order given, from the first one.
 template <class K, class T, class F>
 pairs<K, T> merged(const pairs<K, T>& p, std::size_t width, const F& f) {
   using how = oracle::folding<T>;
-  std::vector<std::size_t> order(p.keys.size());  // a std::map of all keys takes ten times as long
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  const auto before = [&](std::size_t a, std::size_t b) { return p.keys[a] < p.keys[b]; };
-  if (!std::is_sorted(p.keys.begin(), p.keys.end())) std::stable_sort(order.begin(), order.end(), before);
+  const auto sorted = ascending({p.keys.begin(), p.keys.end()});
+  const auto* const order = sorted.data();
+  const auto* const keys = p.keys.data();
+  const auto values = oracle::start(p.values);
   pairs<K, T> all;
-  for (std::size_t first = 0, end = 0; first < order.size(); first = end) {
-    const auto key = p.keys[order[first]];
-    for (end = first + 1; end < order.size() && p.keys[order[end]] == key; ++end) {
+  for (std::size_t first = 0, end = 0; first < sorted.size(); first = end) {
+    const auto key = keys[order[first]];
+    for (end = first + 1; end < sorted.size() && keys[order[end]] == key; ++end) {
     }
     all.keys.push_back(key);
-    const auto row = [&](std::size_t i) { return p.values.begin() + static_cast<std::ptrdiff_t>(order[i] * width); };
-    if (end == first + 1) {
+    const auto row = [&](std::size_t i) { return values + static_cast<std::ptrdiff_t>(order[i] * width); };
+    if (end == first + 1 && width > 1) {
       all.values.insert(all.values.end(), row(first), row(first) + static_cast<std::ptrdiff_t>(width));
       continue;
     }
     for (std::size_t e = 0; e < width; ++e) {
-      const auto value = [&](std::size_t i) { return how::load(p.values[order[i] * width + e]); };
-      auto a = value(first);
-      for (auto i = first + 1; i < end; ++i) a = f(a, value(i));
+      const auto value = [&](std::size_t i) { return values[static_cast<std::ptrdiff_t>(order[i] * width + e)]; };
+      if (end == first + 1) {
+        all.values.push_back(value(first));
+        continue;
+      }
+      auto a = how::load(value(first));
+      for (auto i = first + 1; i < end; ++i) a = f(a, how::load(value(i)));
       all.values.push_back(how::store(a));
     }
   }
