@@ -54,14 +54,16 @@ struct options {
 };
 
 std::size_t parse_size(const std::string& s) {
-  std::size_t end = 0;
-  const auto n = std::stoull(s, &end);
+  const CLI::ValidationError refused("--sizes", "a size is a number, alone or with K, M or G: " + s);
+  const auto end = std::min(s.find_first_not_of("0123456789"), s.size());
+  if (end == 0 || end > 15) throw refused;
+  const auto n = std::stoull(s.substr(0, end));
   const auto unit = s.substr(end);
   if (unit.empty() || unit == "B") return n;
   if (unit == "K" || unit == "KiB") return n << 10U;
   if (unit == "M" || unit == "MiB") return n << 20U;
   if (unit == "G" || unit == "GiB") return n << 30U;
-  throw CLI::ValidationError("--sizes", "a size is a number, alone or with K, M or G: " + s);
+  throw refused;
 }
 
 std::string print_size(std::size_t n) {
@@ -397,7 +399,8 @@ int main(int argc, char** argv) {
   app.add_option("--sizes", o.sizes, "bytes of the tensor: numbers, with K, M or G")->delimiter(',')->capture_default_str();
   app.add_option("--densities", o.densities, "percent of blocks that are not null on a rank")
       ->delimiter(',')
-      ->capture_default_str();
+      ->capture_default_str()
+      ->check(CLI::Range(0.0, 100.0));
   app.add_option("--collective", o.collective, "with one root, rank 0, or equal parts; by automatic or colocated")
       ->check(CLI::IsMember({"allreduce", "reduce_scatter", "allgather", "reduce", "broadcast"}))
       ->capture_default_str();
@@ -423,7 +426,9 @@ int main(int argc, char** argv) {
   app.add_option("--repeats", o.repeats, "timed calls of each; the median counts")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
-  app.add_option("--rate", o.rate, "Gbit/s of the link, for time over limit; 0: measured")->capture_default_str();
+  app.add_option("--rate", o.rate, "Gbit/s of the link, for time over limit; 0: measured")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
   app.add_option("--seed", o.seed, "of the pattern")->capture_default_str();
   app.add_option("--json", o.json, "file to write the rows to");
   app.add_option("--setting", o.setting, "a name for how the process was set up, for the JSON");

@@ -216,11 +216,13 @@ nlohmann::json measure_all(const options& o, const place& here) {
 int main(int argc, char** argv) {
   options o;
   CLI::App app{"omni::allreduce with compressors against the best dense allreduce"};
-  app.add_option("--elements", o.elements, "of the tensor");
-  app.add_option("--repeats", o.repeats, "timed calls of each kind");
-  app.add_option("--rate", o.rate, "of a rank's link in Gbit/s, for the last column: time over what the bytes sent take");
+  app.add_option("--elements", o.elements, "of the tensor")->check(CLI::PositiveNumber);
+  app.add_option("--repeats", o.repeats, "timed calls of each kind")->check(CLI::Range(1, 1000));
+  app.add_option("--rate", o.rate, "of a rank's link in Gbit/s, for the last column: time over what the bytes sent take")
+      ->check(CLI::NonNegativeNumber);
   app.add_flag("--coding", o.coding, "only encode and decode, on one core");
-  app.add_option("--servers", o.servers, "ranks that fold for the others, the last ones: an omni::cluster");
+  app.add_option("--servers", o.servers, "ranks that fold for the others, the last ones: an omni::cluster")
+      ->check(CLI::NonNegativeNumber);
   app.add_option("--json", o.json, "file for the results");
   CLI11_PARSE(app, argc, argv);
   MPI_Init(&argc, &argv);

@@ -170,7 +170,8 @@ int main(int argc, char** argv) {
   app.add_option("--block", o.block, "elements of a block")->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--densities", o.densities, "percent of blocks that are not null on a rank")
       ->delimiter(',')
-      ->capture_default_str();
+      ->capture_default_str()
+      ->check(CLI::Range(0.0, 100.0));
   app.add_option("--repeats", o.repeats, "timed calls of each; the median counts")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();

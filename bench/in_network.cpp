@@ -165,15 +165,19 @@ int main(int argc, char** argv) {
   app.add_option("--switch", o.where, "address of omni-switch; several: of the first ranks, of the next ones, and so on")
       ->delimiter(',')
       ->capture_default_str();
-  app.add_option("--elements", o.elements, "of the tensor");
-  app.add_option("--densities", o.densities, "percent of blocks that are not null, the same on all ranks")->delimiter(',');
-  app.add_option("--types", o.types, "int, float")->delimiter(',');
-  app.add_option("--repeats", o.repeats, "timed calls of each kind");
-  app.add_option("--rate", o.rate, "of a link in Gbit/s, for the last column: time over S / B and a scan");
+  app.add_option("--elements", o.elements, "of the tensor")->check(CLI::PositiveNumber);
+  app.add_option("--densities", o.densities, "percent of blocks that are not null, the same on all ranks")
+      ->delimiter(',')
+      ->check(CLI::Range(0.0, 100.0));
+  app.add_option("--types", o.types, "int, float")->delimiter(',')->check(CLI::IsMember({"int", "float"}));
+  app.add_option("--repeats", o.repeats, "timed calls of each kind")->check(CLI::Range(1, 1000));
+  app.add_option("--rate", o.rate, "of a link in Gbit/s, for the last column: time over S / B and a scan")
+      ->check(CLI::NonNegativeNumber);
   app.add_option("--slots", o.fabric.slots, "packets under way from each rank")->capture_default_str();
   app.add_option("--packet-bytes", o.fabric.packet_bytes, "largest packet, without IP and UDP")->capture_default_str();
   app.add_option("--servers", o.servers,
-                 "so many ranks, the last ones, are servers of the dedicated topology, and take no other part");
+                 "so many ranks, the last ones, are servers of the dedicated topology, and take no other part")
+      ->check(CLI::NonNegativeNumber);
   app.add_flag("--only-switch", o.only_switch, "nothing else is measured");
   app.add_option("--json", o.json, "file for the results");
   CLI11_PARSE(app, argc, argv);

@@ -278,7 +278,10 @@ int main(int argc, char** argv) {
   app.add_option("--elements", o.elements, "of the dense tensor")
       ->check(CLI::Range(std::size_t{1}, std::size_t{1} << 30U))
       ->capture_default_str();
-  app.add_option("--densities", o.densities, "percent of the elements that a rank has")->delimiter(',')->capture_default_str();
+  app.add_option("--densities", o.densities, "percent of the elements that a rank has")
+      ->delimiter(',')
+      ->capture_default_str()
+      ->check(CLI::Range(0.0, 100.0));
   app.add_option("--pattern", o.pattern, "scattered: evenly; power-law: the lower the key, the more ranks have it")
       ->check(CLI::IsMember({"scattered", "power-law"}))
       ->capture_default_str();

@@ -48,17 +48,21 @@ int run(int argc, char** argv) {
   std::string json;
   bool only_udp = false, elements = false;
   CLI::App app("omni::allreduce over transports that lose packets");
-  app.add_option("--size", mebibytes, "MiB of the tensor, float")->capture_default_str();
+  app.add_option("--size", mebibytes, "MiB of the tensor, float")->capture_default_str()->check(CLI::Range(1, 4096));
   app.add_option("--density", percent, "percent of blocks that are not null on a rank, or of elements with --elements")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->check(CLI::Range(0.0, 100.0));
   app.add_flag("--elements", elements, "percent of elements instead, at random; slots also without packing");
-  app.add_option("--losses", losses, "percent of datagrams that are dropped on purpose")->delimiter(',')->capture_default_str();
-  app.add_option("--block", block, "elements of a block")->capture_default_str();
+  app.add_option("--losses", losses, "percent of datagrams that are dropped on purpose")
+      ->delimiter(',')
+      ->capture_default_str()
+      ->check(CLI::Range(0.0, 90.0));
+  app.add_option("--block", block, "elements of a block")->capture_default_str()->check(CLI::PositiveNumber);
   app.add_option("--datagram", datagram, "bytes of a UDP datagram")->capture_default_str();
   app.add_option("--fused", fused, "bytes of a larger one, which the system cuts up; 0: none")->capture_default_str();
   app.add_option("--window", window, "slots with each owner, 0: chosen")->capture_default_str();
   app.add_flag("--udp-only", only_udp, "nothing over MPI's messages");
-  app.add_option("--repeats", repeats, "timed calls of each; the median counts")->capture_default_str();
+  app.add_option("--repeats", repeats, "timed calls of each; the median counts")->capture_default_str()->check(CLI::Range(1, 1000));
   app.add_option("--json", json, "file to write the rows to");
   try {
     app.parse(argc, argv);

@@ -79,11 +79,14 @@ int run(int argc, char** argv) {
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   options o;
   CLI::App app("Owner streams against slots, over messages that are not lost");
-  app.add_option("--size", o.mebibytes, "MiB of the tensor, float")->capture_default_str();
+  app.add_option("--size", o.mebibytes, "MiB of the tensor, float")->capture_default_str()->check(CLI::Range(1, 4096));
   app.add_option("--densities", o.densities, "percent of blocks that are not null on a rank")
       ->delimiter(',')
-      ->capture_default_str();
-  app.add_option("--servers", o.servers, "ranks that fold for the others, the last ones; 0: each its share")->capture_default_str();
+      ->capture_default_str()
+      ->check(CLI::Range(0.0, 100.0));
+  app.add_option("--servers", o.servers, "ranks that fold for the others, the last ones; 0: each its share")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
   app.add_option("--block", o.block, "elements of a block")->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--repeats", o.repeats, "timed calls of each; the median counts")
       ->check(CLI::Range(1, 1000))

@@ -178,12 +178,15 @@ int main(int argc, char** argv) {
   double gigabits = 1, latency = 5;
   double within = 0;
   std::string json;
-  app.add_option("--workers", workers, "how many")->delimiter(',')->capture_default_str();
+  app.add_option("--workers", workers, "how many")->delimiter(',')->capture_default_str()->check(CLI::PositiveNumber);
   app.add_option("--rack", rack, "workers at a switch")->capture_default_str()->check(CLI::Range(1, OMNI_SWITCH_WORKERS));
-  app.add_option("--elements", elements, "of 32-bit integers")->capture_default_str();
-  app.add_option("--densities", densities, "percent of blocks that are not null")->delimiter(',')->capture_default_str();
-  app.add_option("--rate", gigabits, "of all links, Gbit/s")->capture_default_str();
-  app.add_option("--latency", latency, "of all links, microseconds")->capture_default_str();
+  app.add_option("--elements", elements, "of 32-bit integers")->capture_default_str()->check(CLI::PositiveNumber);
+  app.add_option("--densities", densities, "percent of blocks that are not null")
+      ->delimiter(',')
+      ->capture_default_str()
+      ->check(CLI::Range(0.0, 100.0));
+  app.add_option("--rate", gigabits, "of all links, Gbit/s")->capture_default_str()->check(CLI::PositiveNumber);
+  app.add_option("--latency", latency, "of all links, microseconds")->capture_default_str()->check(CLI::NonNegativeNumber);
   app.add_option("--within", within, "the exit status is 1 if the time grows by more than this factor");
   app.add_option("--json", json, "file for the results");
   CLI11_PARSE(app, argc, argv);

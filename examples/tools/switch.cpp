@@ -79,7 +79,9 @@ int main(int argc, char** argv) {
   std::vector<std::string> ports;
   omni::detail::switch_leases::settings settings;
   double every = 0;
-  app.add_option("--listen", listen, "address and port (IPv4, UDP)")->capture_default_str();
+  app.add_option("--listen", listen,
+                 "address and port (IPv4, UDP); on a host with several addresses the one that ranks name: answers come from it")
+      ->capture_default_str();
   app.add_option("--slots", settings.slots, "packets that the switch can hold, of all jobs")
       ->capture_default_str()
       ->check(CLI::Range(1, OMNI_SWITCH_SLOTS));
@@ -109,6 +111,7 @@ int main(int argc, char** argv) {
       throw std::runtime_error("cannot listen on " + listen + ": " + std::system_category().message(errno));
     std::signal(SIGINT, [](int) { stopped = 1; });
     std::signal(SIGTERM, [](int) { stopped = 1; });
+    if (std::signal(SIGHUP, [](int) { stopped = 1; }) == SIG_IGN) std::signal(SIGHUP, SIG_IGN);  // nohup
 
     std::function<void(omni::detail::switch_packet&, std::size_t, std::uint64_t)> take;
     std::function<void()> tell;

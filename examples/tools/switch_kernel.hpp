@@ -147,7 +147,7 @@ class kernel_switch {
           write(places_map, static_cast<omni_u32>(i) * OMNI_SWITCH_WORKERS + w, &nowhere);
       }
       const auto number = static_cast<omni_u32>(i);
-      if (j.above_address != 0) write(below_map, j.above_job, &number);
+      if (is_new && j.above_address != 0) write(below_map, j.above_job, &number);
       write(jobs_map, number, &j);
     };
     m.last_seen = [this](std::size_t i) {

@@ -52,9 +52,9 @@ struct fabric_options {
 /// (`omni-switch --above`). A switch has at most 32 ranks, and a fabric has at most 32 such switches.
 ///
 /// Making one is collective over the communicator. It must go before the communicator does, and after the requests on it; its slots
-/// come back when it has gone on all ranks. Of different options the least counts. It asks the switch for slots; if there are none,
-/// or nobody answers, `uses_switch()` is false, `why_not()` says why, and all calls run on the communicator. A fabric stands where
-/// a communicator stands in allreduce, iallreduce and plan; other collectives, and what a switch cannot do, run on the
+/// come back when it has gone on all ranks. Of different slots and packets the least counts. It asks the switch for slots; if there
+/// are none, or nobody answers, `uses_switch()` is false, `why_not()` says why, and all calls run on the communicator. A fabric
+/// stands where a communicator stands in allreduce, iallreduce and plan; other collectives, and what a switch cannot do, run on the
 /// communicator.
 ///
 /// Errors: `usage` on a rank whose address is none, `error` then on the others. Errors of a call are those of a communicator;
@@ -200,8 +200,10 @@ class basic_fabric {
       detail::switch_packet answer;
       const bool sound = l.pairs >= OMNI_SWITCH_CHUNK && l.pairs <= OMNI_SWITCH_PAIRS / OMNI_SWITCH_LANES &&
                          l.pairs % OMNI_SWITCH_CHUNK == 0 && l.lanes >= 1 && l.lanes <= OMNI_SWITCH_LANES && !l.rounds.empty();
-      const bool joined = sound && ask(question, answer, o.patience) && answer.header.kind == omni_switch_joined;
-      told[state] = most({joined ? std::uint64_t{0} : std::uint64_t{silent}})[0];
+      std::uint64_t mine = silent;
+      if (sound && ask(question, answer, o.patience))
+        mine = answer.header.kind == omni_switch_joined ? 0 : refused + answer.header.next[0];
+      told[state] = most({mine})[0];
       if (told[state] == 0 && told[above] != ~told[other_above]) told[state] = apart;
     }
     switch (told[state]) {
@@ -215,6 +217,9 @@ class basic_fabric {
         return;
       case refused + static_cast<std::uint64_t>(detail::no_lease::full):
         why_not_ = "omni: other jobs have the slots of the switch";
+        return;
+      case refused + static_cast<std::uint64_t>(detail::no_lease::gone):
+        why_not_ = "omni: the switch, or the one above it, has lost the job meanwhile";
         return;
       case refused + static_cast<std::uint64_t>(detail::no_lease::too_many_workers):
         why_not_ = "omni: more ranks than a switch has workers (32), or more switches";

@@ -1,17 +1,19 @@
 // SPDX-FileCopyrightText: 2026 The omni authors
 // SPDX-License-Identifier: BSL-1.0
 //
-// Calls through a switch on MPI, held against what they should give. With `--seconds S`, again and again for so long; with
-// `--refused`, where there are no slots. omni-fabric-app SWITCH[,SWITCH...]: of rank 0, 1, ..., and again from the first;
-// or ranks=R: the last ranks are the switches of R racks. With `--absent` the last one of the
-// others takes no part in a call, which the others have to hear.
+// Calls through a switch on MPI, held against what they should give. With `--until FILE`, again and again until there
+// is such a file, a minute at most; with `--refused`, where there are no slots. omni-fabric-app SWITCH[,SWITCH...]: of rank 0, 1,
+// ..., and again from the first; or ranks=R: the last ranks are the switches of R racks. With `--absent` the last one of the others
+// takes no part in a call, which the others have to hear.
 
 #include <mpi.h>
 
+#include <array>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <omni/fabric.hpp>
 #include <omni/plan.hpp>
@@ -55,18 +57,22 @@ int wrong_calls(omni::fabric& fabric, int rank, int ranks, int k, std::string_vi
   return wrong;
 }
 
-/// A call of all ranks but the last.
+/// A call of all ranks but the last, which one has to name, and all have to hear of.
 int unnamed_absence(omni::fabric& fabric, int rank, int ranks) {
-  if (rank == ranks - 1) return 0;
-  std::vector<int> x(100000, 1);
-  try {
-    omni::allreduce(fabric, x, omni::in_network{}, omni::deadline{std::chrono::milliseconds(500)});
-  } catch (const omni::timeout& e) {
-    return e.peers() == std::vector<int>{ranks - 1} ? 0 : 1;
-  } catch (const omni::error&) {
-    return 0;  // of another that was first
+  std::array<int, 2> heard{0, 0};  // of it; and by its name
+  if (rank != ranks - 1) {
+    std::vector<int> x(100000, 1);
+    try {
+      omni::allreduce(fabric, x, omni::in_network{}, omni::deadline{std::chrono::milliseconds(500)});
+    } catch (const omni::timeout& e) {
+      heard = {1, e.peers() == std::vector<int>{ranks - 1} ? 1 : -ranks};
+    } catch (const omni::error&) {
+      heard = {1, 0};  // from another that was first
+    }
   }
-  return 1;
+  std::array<int, 2> all{};
+  MPI_Allreduce(heard.data(), all.data(), 2, MPI_INT, MPI_SUM, fabric.comm());
+  return all[0] == ranks - 1 && all[1] > 0 ? 0 : 1;
 }
 
 std::unique_ptr<omni::fabric> made_fabric(std::string_view where, int rank) {
@@ -82,12 +88,12 @@ std::unique_ptr<omni::fabric> made_fabric(std::string_view where, int rank) {
 
 int main(int argc, char** argv) {
   if (argc < 2) return 2;
-  double seconds = 0;
+  std::string until;
   bool refused = false, absent = false;
   for (int i = 2; i < argc; ++i) {
     if (std::strcmp(argv[i], "--refused") == 0) refused = true;
     if (std::strcmp(argv[i], "--absent") == 0) absent = true;
-    if (std::strcmp(argv[i], "--seconds") == 0 && i + 1 < argc) seconds = std::strtod(argv[++i], nullptr);
+    if (std::strcmp(argv[i], "--until") == 0 && i + 1 < argc) until = argv[++i];
   }
   MPI_Init(&argc, &argv);
   int rank = 0, ranks = 1, wrong = 0, calls = 0, all = 0;
@@ -107,10 +113,12 @@ int main(int argc, char** argv) {
       if (rank == 0) std::fprintf(stderr, "the switch is %sused: %s\n", refused ? "" : "not ", fabric->why_not().c_str());
       ++wrong;
     }
+    if (rank == 0) std::puts("has a fabric");
+    std::fflush(stdout);
     int more = 1;
     for (const double start = MPI_Wtime(); more != 0 && wrong == 0; ++calls) {
       wrong += wrong_calls(*fabric, rank, ranks, calls, refused ? "" : ranks == 1 ? "local" : "in_network");
-      more = MPI_Wtime() - start < seconds ? 1 : 0;
+      more = !until.empty() && !std::filesystem::exists(until) && MPI_Wtime() - start < 60 ? 1 : 0;
       MPI_Bcast(&more, 1, MPI_INT, 0, comm);
     }
     if (absent) wrong += unnamed_absence(*fabric, rank, ranks);

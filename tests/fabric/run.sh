@@ -7,13 +7,14 @@
 set -u
 switch=$1
 shift
-port=$((20000 + $$ % 20000))
+port=$((20000 + $$ % 12000))  # below those that systems give out
 log=$(mktemp)
 # Room for two jobs.
 timeout -k 5 120 "$switch" --listen "127.0.0.1:$port" --slots 64 --lease 3 > "$log" 2>&1 &
 switch_pid=$!
 below=()
-trap 'kill $switch_pid "${below[@]}" 2> /dev/null; rm -f "$log" "$log".[12]' EXIT
+first= second=
+trap 'touch "$log.end"; { kill $switch_pid $first "${below[@]}"; [ -z "$second" ] || kill -KILL -- -$second; } 2> /dev/null; rm -f "$log" "$log".*' EXIT
 for _ in $(seq 50); do grep -q listens "$log" && break; sleep 0.1; done
 job() { "${launcher[@]}" "$app" "127.0.0.1:$port" "$@"; }
 launcher=("${@:1:$#-1}")
@@ -21,15 +22,19 @@ app=${*: -1}
 fail() { echo "$1"; cat "$log"; exit 1; }
 
 job || fail "a job alone"
-job --seconds 8 & first=$!
-setsid "${launcher[@]}" "$app" "127.0.0.1:$port" --seconds 60 & second=$!
-sleep 3
+job --until "$log.end" > "$log.first" & first=$!
+setsid "${launcher[@]}" "$app" "127.0.0.1:$port" --until "$log.end" > "$log.second" & second=$!
+for _ in $(seq 300); do grep -q 'has a fabric' "$log.first" && grep -q 'has a fabric' "$log.second" && break; sleep 0.1; done
 job --refused || fail "a third job was not refused"
 kill -KILL -- -$second
 wait $second 2> /dev/null
+second=
 sleep 4
 job || fail "the slots of a job that was killed did not come back"
+touch "$log.end"
 wait $first || fail "a job beside one that was killed"
+cat "$log.first"
+first=
 # Training through the switch ends at the loss of training without it; the program checks.
 [ -z "${OMNI_EMBEDDING:-}" ] || "${launcher[@]}" "$OMNI_EMBEDDING" --epochs 1 --dimension 32 --batch 8 --switch "127.0.0.1:$port" || fail "training"
 for i in 1 2; do

@@ -13,24 +13,30 @@ inline constexpr bool few = true;
 inline constexpr bool few = false;
 #endif
 
+// g++ says so by a macro of its own, clang++ by a feature.
+#if defined(__SANITIZE_THREAD__)
+inline constexpr bool checks_threads = true;
+#elif defined(__has_feature)
+inline constexpr bool checks_threads = __has_feature(thread_sanitizer);
+#else
+inline constexpr bool checks_threads = false;
+#endif
+#if defined(__SANITIZE_ADDRESS__)
+inline constexpr bool checks_addresses = true;
+#elif defined(__has_feature)
+inline constexpr bool checks_addresses = __has_feature(address_sanitizer);
+#else
+inline constexpr bool checks_addresses = false;
+#endif
+
 /// So many of `n` random draws as the build has time for: sanitizers slow a program down by an order of magnitude.
 constexpr int draws(int n) {
-#if defined(__SANITIZE_THREAD__)
-  return n / 8 + 1;
-#elif defined(__SANITIZE_ADDRESS__)
-  return n / 3 + 1;
-#else
-  return few ? n / 6 + 1 : n;
-#endif
+  if (checks_threads) return n / 8 + 1;
+  if (few) return n / 6 + 1;
+  return checks_addresses ? n / 3 + 1 : n;
 }
 
 /// So many elements of a tensor of `n`: under the thread sanitizer every access to one of them counts.
-constexpr std::size_t elements(std::size_t n) {
-#if defined(__SANITIZE_THREAD__)
-  return n / 8 + 1;
-#else
-  return n;
-#endif
-}
+constexpr std::size_t elements(std::size_t n) { return checks_threads ? n / 8 + 1 : n; }
 
 }  // namespace testing

@@ -293,7 +293,7 @@ TEST_CASE("usage: found before anything is sent, on the rank that is wrong alone
       x.assign(100, 1);
       // Side by side is fine.
       omni::allreduce(comm, std::span(x).first(50), std::span(x).subspan(50));
-      works = x == std::vector<int>(100, 1) || (x[0] == 1 && x[50] == 3 && x[99] == 3);
+      works = x[0] == 1 && x[49] == 1 && x[50] == 3 && x[99] == 3;
     } else {
       std::vector<int> x(50, 2), y(50);
       omni::allreduce(comm, x, y);

@@ -38,8 +38,7 @@ class in_network::engine {
   engine& operator=(engine&&) = delete;
   ~engine() {
     if (listens_) messages_.cancel(last_words);
-    // Not at its end: rounds may differ from rank to rank.
-    if ((!worker_ || !worker_->finished()) && port_.fault.empty()) port_.fault = "a call through the switch has failed";
+    if (!worker_ || !worker_->finished()) port_.fail();
     turn_->pass();
   }
 

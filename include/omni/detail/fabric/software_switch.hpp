@@ -89,7 +89,7 @@ class software_switch {
     switch_leases::memory m;
     m.write = [this](std::size_t i, const omni_switch_job& j, bool is_new) {
       jobs_[i] = j;
-      if (j.above_address != 0) below_[j.above_job % below_.size()] = static_cast<omni_u16>(i);
+      if (is_new && j.above_address != 0) below_[j.above_job % below_.size()] = static_cast<omni_u16>(i);
       if (is_new)
         for (std::size_t s = 0; s < j.slots; ++s) omni_switch_clear(&slots_[j.first_slot + s], j.workers);
     };

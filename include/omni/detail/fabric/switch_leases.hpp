@@ -219,15 +219,18 @@ class switch_leases {
     answer.header.kind = omni_switch_joined;
     send_sealed(answer, address, send);
   }
-  // The last one ends the job: until then one may still ask for a result that it has lost.
+  // The last one of those who have joined ends the job: until then one may still ask for a result that it has lost. Who has not
+  // joined when another leaves never will: the ranks have agreed on it in between.
   void leave(const omni_switch_header& h, std::uint64_t address, const send_function& send) {
     if (!is_of(h)) return;
     const auto& j = jobs_[h.job];
     auto& left = states_[h.job].left;
-    const bool nobody = std::all_of(std::begin(j.address), std::end(j.address), [](omni_u64 a) { return a == 0; });
+    std::uint32_t joined = 0;
+    for (std::uint32_t w = 0; w < j.workers; ++w) joined |= j.address[w] != 0 ? 1U << w : 0U;
     if (j.address[h.worker] == address) left |= 1U << h.worker;
     // Or the job was never begun: other switches have refused it.
-    if (left != omni_switch_everybody(j.workers) && !(nobody && address == states_[h.job].asker)) return;
+    else if (joined != 0 || address != states_[h.job].asker) return;
+    if ((joined & ~left) != 0) return;
     if (jobs_[h.job].above_address != 0) {
       auto p = of_above(omni_switch_leave, jobs_[h.job]);
       for (int i = 0; i < 3; ++i) send_sealed(p, settings_.above, send);

@@ -69,8 +69,10 @@ class udp_link final : public switch_link {
   }
 
   void send(std::span<const std::byte> datagram) override {
-    // What the system does not take now is lost, as on the way: it is sent again.
-    static_cast<void>(::send(fd_, datagram.data(), datagram.size(), MSG_DONTWAIT));
+    // What the system does not take now is lost, as on the way: it is sent again. What a link never takes would be for ever.
+    if (::send(fd_, datagram.data(), datagram.size(), MSG_DONTWAIT) < 0 && errno == EMSGSIZE)
+      throw error(text() << "omni: a link on the way to the switch takes no packets of " << datagram.size()
+                         << " bytes; give all links the same MTU, or a fabric_options::packet_bytes that all take");
   }
   [[nodiscard]] std::uint64_t where() const override { return where_; }
   [[nodiscard]] std::size_t most_bytes() const override {
