@@ -455,6 +455,7 @@ TEST_CASE("recorded pairs: more than records of shared memory hold, on ranks") {
     for (const auto shape : {keys::scattered, keys::power_law, keys::one_rank, keys::disjoint, keys::identical}) {
       const pair_cell c{ranks, shape, 20000, 0.4, 64, ++seed};
       testing::check_pairs<K, T, testing::sharing>(c, omni::sum{});
+      if (testing::few && seed % 2 == 0) continue;
       testing::check_pairs<K, T, testing::sharing>(c, omni::sum{}, omni::colocated{});
       testing::check_pairs<K, T, testing::sharing>(c, omni::sum{}, omni::replicated{});
     }
