@@ -58,7 +58,8 @@ struct fabric_options {
 /// communicator.
 ///
 /// Errors: `usage` on a rank whose address is none, `error` then on the others. Errors of a call are those of a communicator;
-/// `error` if the switch has lost the job (it was started anew). After an error the switch is not used again.
+/// `error` if the switch has lost the job (it was started anew), or a link on the way takes no packets of that size. After an error
+/// the switch is not used again.
 ///
 /// Cost of making one: some datagrams to the switch and three small allreduces.
 template <class Comm>
