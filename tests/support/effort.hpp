@@ -4,6 +4,8 @@
 
 #include <cstddef>
 
+#include "sanitizers.hpp"
+
 namespace testing {
 
 /// Whether the build asks for a quick look: OMNI_TEST_FEW.
@@ -13,18 +15,13 @@ inline constexpr bool few = true;
 inline constexpr bool few = false;
 #endif
 
-// g++ says so by a macro of its own, clang++ by a feature.
-#if defined(__SANITIZE_THREAD__)
+#ifdef OMNI_TEST_THREADS
 inline constexpr bool checks_threads = true;
-#elif defined(__has_feature)
-inline constexpr bool checks_threads = __has_feature(thread_sanitizer);
 #else
 inline constexpr bool checks_threads = false;
 #endif
-#if defined(__SANITIZE_ADDRESS__)
+#ifdef OMNI_TEST_ADDRESSES
 inline constexpr bool checks_addresses = true;
-#elif defined(__has_feature)
-inline constexpr bool checks_addresses = __has_feature(address_sanitizer);
 #else
 inline constexpr bool checks_addresses = false;
 #endif

@@ -2,14 +2,9 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#if defined(__SANITIZE_ADDRESS__)
-#define OMNI_TEST_LEAKS 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define OMNI_TEST_LEAKS 1
-#endif
-#endif
-#ifdef OMNI_TEST_LEAKS
+#include "sanitizers.hpp"
+
+#ifdef OMNI_TEST_ADDRESSES
 #include <sanitizer/lsan_interface.h>
 #endif
 
@@ -17,7 +12,7 @@ namespace testing {
 
 /// After an error the library gives its buffers up on purpose: messages may still be written to them. Holds for the thread.
 struct leaks_are_meant {
-#ifdef OMNI_TEST_LEAKS
+#ifdef OMNI_TEST_ADDRESSES
   leaks_are_meant() { __lsan_disable(); }
   ~leaks_are_meant() { __lsan_enable(); }
 #else
