@@ -9,11 +9,14 @@
 
 #include <arpa/inet.h>
 #include <net/if.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <array>
+#include <cerrno>
 #include <charconv>
 #include <chrono>
 #include <csignal>
@@ -25,9 +28,11 @@
 #include <memory>
 #include <omni/detail/fabric/software_switch.hpp>
 #include <random>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <system_error>
+#include <unordered_map>
 #include <vector>
 
 #include "switch_maps.h"
@@ -63,6 +68,85 @@ sockaddr_in address_of(std::uint64_t number) {
   return a;
 }
 
+/// The socket, on one of the host's addresses or on all of them. Workers take packets from the address alone that they have named.
+class listener {
+ public:
+  explicit listener(const sockaddr_in& here) : all_(here.sin_addr.s_addr == htonl(INADDR_ANY)) {
+    const int room = 16 << 20, on = 1;
+    if (fd_ >= 0 && setsockopt(fd_, SOL_SOCKET, SO_RCVBUFFORCE, &room, sizeof(room)) != 0)
+      static_cast<void>(setsockopt(fd_, SOL_SOCKET, SO_RCVBUF, &room, sizeof(room)));
+    if (fd_ < 0 || setsockopt(fd_, IPPROTO_IP, IP_PKTINFO, &on, sizeof(on)) != 0 ||
+        bind(fd_, reinterpret_cast<const sockaddr*>(&here), sizeof(here)) != 0) {
+      const auto why = std::system_category().message(errno);
+      if (fd_ >= 0) close(fd_);
+      throw std::runtime_error("cannot listen: " + why);
+    }
+  }
+  listener(const listener&) = delete;
+  listener(listener&&) = delete;
+  listener& operator=(const listener&) = delete;
+  listener& operator=(listener&&) = delete;
+  ~listener() { close(fd_); }
+
+  [[nodiscard]] int file() const { return fd_; }
+  /// A packet and where it is from; its bytes, which may be more than have room, or -1: there is none.
+  ssize_t receive(omni::detail::switch_packet& p, std::uint64_t& from) {
+    sockaddr_in address{};
+    message m(address, p, sizeof(p));
+    const auto n = recvmsg(fd_, &m.header, MSG_DONTWAIT | MSG_TRUNC);
+    if (n < 0) return n;
+    from = number_of(address);
+    if (!all_) return n;
+    if (spoken_.size() >= most_spoken && spoken_.count(from) == 0) spoken_.clear();  // of strangers, most of them
+    for (auto* c = CMSG_FIRSTHDR(&m.header); c != nullptr; c = CMSG_NXTHDR(&m.header, c))
+      if (c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_PKTINFO) {
+        in_pktinfo info{};
+        std::memcpy(&info, CMSG_DATA(c), sizeof(info));
+        spoken_[from] = info.ipi_spec_dst;
+      }
+    return n;
+  }
+  /// What has no room is lost, as on the way.
+  void send(std::uint64_t to, std::span<const std::byte> d) {
+    auto address = address_of(to);
+    message m(address, const_cast<std::byte&>(d.front()), d.size());  // sendmsg() reads
+    const auto spoken = spoken_.find(to);
+    if (spoken == spoken_.end()) {
+      m.header.msg_control = nullptr;
+      m.header.msg_controllen = 0;
+    } else {
+      auto* const c = CMSG_FIRSTHDR(&m.header);
+      c->cmsg_level = IPPROTO_IP;
+      c->cmsg_type = IP_PKTINFO;
+      c->cmsg_len = CMSG_LEN(sizeof(in_pktinfo));
+      in_pktinfo info{};
+      info.ipi_spec_dst = spoken->second;
+      std::memcpy(CMSG_DATA(c), &info, sizeof(info));
+    }
+    static_cast<void>(sendmsg(fd_, &m.header, 0));
+  }
+
+ private:
+  static constexpr std::size_t most_spoken = 65536;
+  struct message {
+    template <class Bytes>
+    message(sockaddr_in& address, Bytes& bytes, std::size_t n) : data{&bytes, n} {
+      header.msg_name = &address;
+      header.msg_namelen = sizeof(address);
+      header.msg_iov = &data;
+      header.msg_iovlen = 1;
+      header.msg_control = control.data();
+      header.msg_controllen = control.size();
+    }
+    iovec data;
+    alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(in_pktinfo))> control{};
+    msghdr header{};
+  };
+  int fd_ = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  bool all_;
+  std::unordered_map<std::uint64_t, in_addr> spoken_;  // to whom, as which address of this host
+};
+
 void print(const omni::detail::switch_counters& c, const omni::detail::switch_leases& l) {
   std::cout << "omni-switch: " << l.jobs() << " jobs, " << l.slots_leased() << " slots leased; " << c.of[omni_switch_absorb]
             << " packets added to a slot, " << c.of[omni_switch_spread] << " that made a result, " << c.of[omni_switch_raise]
@@ -79,9 +163,7 @@ int main(int argc, char** argv) {
   std::vector<std::string> ports;
   omni::detail::switch_leases::settings settings;
   double every = 0;
-  app.add_option("--listen", listen,
-                 "address and port (IPv4, UDP); on a host with several addresses the one that ranks name: answers come from it")
-      ->capture_default_str();
+  app.add_option("--listen", listen, "address and port (IPv4, UDP); 0.0.0.0: all addresses of the host")->capture_default_str();
   app.add_option("--slots", settings.slots, "packets that the switch can hold, of all jobs")
       ->capture_default_str()
       ->check(CLI::Range(1, OMNI_SWITCH_SLOTS));
@@ -103,22 +185,14 @@ int main(int argc, char** argv) {
     const auto draw = [&device] { return static_cast<std::uint32_t>(device()); };
     const auto here = address_of(listen, "--listen");
     if (!above.empty()) settings.above = number_of(address_of(above, "--above"));
-    const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    const int room = 16 << 20;
-    if (fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &room, sizeof(room)) != 0)
-      static_cast<void>(setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &room, sizeof(room)));
-    if (fd < 0 || bind(fd, reinterpret_cast<const sockaddr*>(&here), sizeof(here)) != 0)
-      throw std::runtime_error("cannot listen on " + listen + ": " + std::system_category().message(errno));
+    listener wire(here);
     std::signal(SIGINT, [](int) { stopped = 1; });
     std::signal(SIGTERM, [](int) { stopped = 1; });
     if (std::signal(SIGHUP, [](int) { stopped = 1; }) == SIG_IGN) std::signal(SIGHUP, SIG_IGN);  // nohup
 
     std::function<void(omni::detail::switch_packet&, std::size_t, std::uint64_t)> take;
     std::function<void()> tell;
-    const auto send = [fd](std::uint64_t to, std::span<const std::byte> d) {
-      const auto a = address_of(to);
-      static_cast<void>(sendto(fd, d.data(), d.size(), 0, reinterpret_cast<const sockaddr*>(&a), sizeof(a)));
-    };
+    const auto send = [&wire](std::uint64_t to, std::span<const std::byte> d) { wire.send(to, d); };
     std::unique_ptr<omni::detail::software_switch> software;
 #if defined(OMNI_WITH_BPF)
     std::unique_ptr<kernel_switch> kernel;
@@ -139,14 +213,13 @@ int main(int argc, char** argv) {
     omni::detail::switch_packet p;
     double told = now();
     while (stopped == 0) {
-      pollfd ready{fd, POLLIN, 0};
+      pollfd ready{wire.file(), POLLIN, 0};
       if (poll(&ready, 1, 200) > 0)
         for (int i = 0; i < 1024; ++i) {
-          sockaddr_in from{};
-          socklen_t length = sizeof(from);
-          const auto n = recvfrom(fd, &p, sizeof(p), MSG_DONTWAIT | MSG_TRUNC, reinterpret_cast<sockaddr*>(&from), &length);
+          std::uint64_t from = 0;
+          const auto n = wire.receive(p, from);
           if (n < 0) break;
-          if (static_cast<std::size_t>(n) <= sizeof(p)) take(p, static_cast<std::size_t>(n), number_of(from));
+          if (static_cast<std::size_t>(n) <= sizeof(p)) take(p, static_cast<std::size_t>(n), from);
         }
       const auto at = now();
       if (every > 0 && at - told > every) {
@@ -155,7 +228,6 @@ int main(int argc, char** argv) {
       }
     }
     tell();
-    close(fd);
   } catch (const std::exception& e) {
     std::cerr << "omni-switch: " << e.what() << '\n';
     return 1;

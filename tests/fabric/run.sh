@@ -9,8 +9,8 @@ switch=$1
 shift
 port=$((20000 + $$ % 12000))  # below those that systems give out
 log=$(mktemp)
-# Room for two jobs.
-timeout -k 5 120 "$switch" --listen "127.0.0.1:$port" --slots 64 --lease 3 > "$log" 2>&1 &
+# Room for two jobs. On all addresses of the host: each job gets its answers from the one that it has named.
+timeout -k 5 120 "$switch" --listen "0.0.0.0:$port" --slots 64 --lease 3 > "$log" 2>&1 &
 switch_pid=$!
 below=()
 first= second=
@@ -22,6 +22,7 @@ app=${*: -1}
 fail() { echo "$1"; cat "$log"; exit 1; }
 
 job || fail "a job alone"
+"${launcher[@]}" "$app" "127.0.0.2:$port" || fail "a job alone, at another address of the switch"
 job --until "$log.end" > "$log.first" & first=$!
 setsid "${launcher[@]}" "$app" "127.0.0.1:$port" --until "$log.end" > "$log.second" & second=$!
 for _ in $(seq 300); do grep -q 'has a fabric' "$log.first" && grep -q 'has a fabric' "$log.second" && break; sleep 0.1; done
