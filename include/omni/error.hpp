@@ -103,6 +103,15 @@ class mismatch : public error {
   std::string field_, here_, there_;
 };
 
+namespace detail {
+/// That of the call under way: found before anything was folded, and tidied up. It leaves the call as a mismatch, so another one
+/// comes out of an operation or a detector of the user's, and is an error as any other.
+class mismatch_of_call : public mismatch {
+ public:
+  explicit mismatch_of_call(mismatch m) : mismatch(std::move(m)) {}
+};
+}  // namespace detail
+
 /// A wait took longer than its deadline (deadline.hpp). The communicator is unusable for omni afterwards.
 class timeout : public error {
  public:

@@ -150,8 +150,8 @@ class operation_base {
   [[nodiscard]] virtual bool is_given_up() { return false; }
   /// Throws what there is to say of a wait that was too long.
   virtual void run_out() = 0;
-  /// An error came out of a step.
-  virtual void fail(const std::exception_ptr& error) noexcept = 0;
+  /// An error came out of a step. It may become another one.
+  virtual void fail(std::exception_ptr& error) noexcept = 0;
 
   void complete() noexcept {
     done_ = true;

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 #include <mpi.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -15,6 +16,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "../support/partitioners.hpp"
@@ -197,6 +199,50 @@ TEST_CASE("an operation that throws on one rank: no other rank waits for it") {
     thrown = here != 1;
   }
   CHECK(thrown);
+}
+
+namespace {
+struct breaking_sum {
+  static constexpr bool commutative = true;
+  bool* breaks;
+  [[nodiscard]] static float identity() { return 0; }
+  float operator()(float a, float b) const {
+    if (std::exchange(*breaks, false)) throw std::domain_error("no");
+    return a + b;
+  }
+};
+}  // namespace
+
+// What it still has to tell is on the way before the exception leaves the call: it may be long before this rank calls MPI again.
+TEST_CASE("an operation that throws on one rank, which then leaves MPI: no other rank waits for it to come back") {
+  if (size() == 1) return;
+  owned dup;
+  MPI_Comm_dup(MPI_COMM_WORLD, &dup.comm);
+  // How many have ended, in memory that all see without MPI.
+  MPI_Win window = MPI_WIN_NULL;
+  int* counted = nullptr;
+  MPI_Win_allocate_shared(sizeof(int), sizeof(int), MPI_INFO_NULL, dup.comm, static_cast<void*>(&counted), &window);
+  MPI_Aint bytes = 0;
+  int unit = 0;
+  MPI_Win_shared_query(window, 0, &bytes, &unit, static_cast<void*>(&counted));
+  std::atomic_ref<int> ended(*counted);
+  if (rank() == 0) ended = 0;
+  MPI_Barrier(dup.comm);
+  bool breaks = rank() == 1, thrown = false;
+  std::vector<float> x(600000, 1.0F);
+  try {
+    omni::allreduce(dup.comm, x, breaking_sum{&breaks}, omni::colocated{});
+  } catch (const std::domain_error&) {
+    thrown = rank() == 1;
+  } catch (const omni::protocol&) {
+    thrown = rank() != 1;
+  }
+  ++ended;
+  for (int i = 0; rank() == 1 && ended != size() && i < 2000; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  CHECK(thrown);
+  if (rank() == 1) CHECK(ended == size());
+  MPI_Barrier(dup.comm);
+  MPI_Win_free(&window);
 }
 
 namespace {

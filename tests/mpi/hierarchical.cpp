@@ -6,13 +6,16 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <omni/omni.hpp>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "world.hpp"
@@ -240,6 +243,35 @@ TEST_CASE("two levels: calls that differ are found before anything is folded") {
   std::vector<int> x(5000, 1);
   omni::allreduce(dup.comm, x, hierarchical<>{.group = 2});
   CHECK(x[4999] == size());
+}
+
+TEST_CASE("two levels: no stage's wait for those before it is exchange, and MPI's own collectives are") {
+  owned dup;
+  MPI_Comm_dup(MPI_COMM_WORLD, &dup.comm);
+  const std::size_t part = 100000, n = part * static_cast<std::size_t>(size());
+  std::vector<float> x(n, 1.0F), out(part), whole(n);
+  const hierarchical<> levels{.group = 2};
+  const omni::automatic native{.small_bytes = std::size_t{1} << 30U};
+  const auto phases = [](const omni::report& r) {
+    return r.detect_seconds + r.exchange_seconds + r.fold_seconds + r.deliver_seconds;
+  };
+  for (const auto& r : {omni::allreduce(dup.comm, x, whole, levels), omni::reduce_scatter(dup.comm, x, out, levels),
+                        omni::allgather(dup.comm, out, whole, levels), omni::reduce(dup.comm, x, whole, levels),
+                        omni::broadcast(dup.comm, whole, levels)}) {
+    CAPTURE(r.topology);
+    CAPTURE(r.seconds);
+    CAPTURE(phases(r));
+    CHECK(phases(r) < 1.001 * r.seconds + 1e-6);
+  }
+  if (size() == 1) return;
+  // The others are in MPI until the last one comes.
+  MPI_Barrier(dup.comm);
+  if (rank() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  auto request = omni::iallreduce(dup.comm, x, whole, native);
+  const auto& r = request.wait();
+  if (const auto* const shares = std::getenv("OMNI_SHARED_MEMORY"); shares != nullptr && *shares == '0') CHECK(r.topology == "mpi");
+  CHECK(phases(r) < 1.001 * r.seconds + 1e-6);
+  if (rank() != 0) CHECK(phases(r) > 0.5 * r.seconds);
 }
 
 namespace {

@@ -264,38 +264,44 @@ TEST_CASE("shared memory: a rank that tells a share above 1 is named, and a shar
 }
 
 TEST_CASE("shared memory: an operation throws on one rank while it folds records: the next call ends on all ranks") {
+  // A mismatch of a call that an operation makes is no mismatch of the call that it works for.
+  enum { fine, too_large, differs };
   struct broken {
-    bool throws;
+    int how;
     int operator()(int a, int b) const {
-      if (throws) throw std::domain_error("too large");
+      if (how == too_large) throw std::domain_error("too large");
+      if (how == differs) throw omni::mismatch(1, "a", 0, "b", "count");
       return a + b;
     }
   };
-  for (const auto& [ranks, n] : {std::pair{2, 100U}, {4, 100U}, {4, 50000U}}) {  // of the last every rank folds a part
-    std::vector<std::string> first(static_cast<std::size_t>(ranks)), second(static_cast<std::size_t>(ranks));
-    sharing::run(ranks, [&, elements = n](sharing& comm) {
-      const auto r = static_cast<std::size_t>(comm.rank());
-      const auto end = [&](const auto& op) -> std::string {
-        std::vector<int> x(elements, 1);
-        try {
-          omni::allreduce(comm, x, op);
-          return "returned";
-        } catch (const std::domain_error&) {
-          return "its own";
-        } catch (const omni::protocol& e) {
-          return "protocol, rank " + std::to_string(e.peer());
-        } catch (const omni::error&) {
-          return "unusable";
-        }
-      };
-      first[r] = end(broken{comm.rank() == 1});
-      second[r] = end(omni::sum{});
-    });
-    for (std::size_t r = 0; r < first.size(); ++r) {
-      CHECK((first[r] == (r == 1 ? "its own" : n < 1000 ? "returned" : "") || (r != 1 && first[r].starts_with("protocol"))));
-      CHECK((second[r] == "unusable" || (r != 1 && second[r].starts_with("protocol"))));
+  for (const int how : {too_large, differs})
+    for (const auto& [ranks, n] : {std::pair{2, 100U}, {4, 100U}, {4, 50000U}}) {  // of the last every rank folds a part
+      std::vector<std::string> first(static_cast<std::size_t>(ranks)), second(static_cast<std::size_t>(ranks));
+      sharing::run(ranks, [&, elements = n](sharing& comm) {
+        const auto r = static_cast<std::size_t>(comm.rank());
+        const auto end = [&](const auto& op) -> std::string {
+          std::vector<int> x(elements, 1);
+          try {
+            omni::allreduce(comm, x, op);
+            return "returned";
+          } catch (const std::domain_error&) {
+            return "its own";
+          } catch (const omni::mismatch& e) {
+            return e.field() == "count" && how == differs ? "its own" : "another mismatch";
+          } catch (const omni::protocol& e) {
+            return "protocol, rank " + std::to_string(e.peer());
+          } catch (const omni::error&) {
+            return "unusable";
+          }
+        };
+        first[r] = end(broken{comm.rank() == 1 ? how : fine});
+        second[r] = end(omni::sum{});
+      });
+      for (std::size_t r = 0; r < first.size(); ++r) {
+        CHECK((first[r] == (r == 1 ? "its own" : n < 1000 ? "returned" : "") || (r != 1 && first[r].starts_with("protocol"))));
+        CHECK((second[r] == "unusable" || (r != 1 && second[r].starts_with("protocol"))));
+      }
     }
-  }
 }
 
 // Cuts into blocks of 2, 1 and 3 elements in turn.

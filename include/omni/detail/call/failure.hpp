@@ -28,7 +28,7 @@ inline bool ran_out(const std::exception_ptr& error) {
 inline std::optional<std::string> reason_to_break(const std::exception_ptr& error) noexcept try {
   try {
     std::rethrow_exception(error);
-  } catch (const mismatch&) {  // found before anything was folded, and tidied up
+  } catch (const mismatch_of_call&) {
     return std::nullopt;
   } catch (const refused_call&) {
     return std::nullopt;
@@ -39,6 +39,15 @@ inline std::optional<std::string> reason_to_break(const std::exception_ptr& erro
   }
 } catch (const std::exception&) {  // for the text
   return out_of_memory;
+}
+
+/// Makes of an error what the caller of the library gets.
+inline void hand_out(std::exception_ptr& error) noexcept try { std::rethrow_exception(error); } catch (const mismatch_of_call& m) {
+  try {
+    error = std::make_exception_ptr(mismatch(m));
+  } catch (const std::exception&) {  // no memory for a copy: it is one as it is
+  }
+} catch (...) {
 }
 
 }  // namespace omni::detail

@@ -12,6 +12,7 @@
 #include "../../topology/automatic.hpp"
 #include "../call/chosen_engine.hpp"
 #include "../call/selection_context.hpp"
+#include "../call/stopwatch.hpp"
 #include "../carry/agreed.hpp"
 #include "../levels/family_engine.hpp"
 #include "../levels/hierarchical_engine.hpp"
@@ -118,7 +119,10 @@ class native_engine {
     if (under_way_ && !reduced_) static_cast<void>(std::make_unique<dense_memory>(std::move(*under_way_)).release());
   }
 
-  void start() { transport_.begin_dense(under_way_.emplace(call_).dense); }
+  void start() {
+    watch_.lap();
+    transport_.begin_dense(under_way_.emplace(call_).dense);
+  }
   bool progress() {
     if (!reduced_ && transport_.test_dense()) settle();
     return reduced_;
@@ -132,6 +136,7 @@ class native_engine {
   [[nodiscard]] awaited awaits() const { return {{}, "MPI's own collective"}; }
   void finish(report& r) const {
     if (under_way_) r.extra_bytes += under_way_->bytes();
+    r.exchange_seconds += seconds_;
     r.topology = "mpi";
     r.blocks_total = r.blocks_sent = r.union_blocks = call_.blocks_there();
   }
@@ -139,6 +144,7 @@ class native_engine {
  private:
   void settle() {
     if (reduced_) return;
+    seconds_ = watch_.elapsed();
     under_way_->settle(call_);
     reduced_ = true;
   }
@@ -147,6 +153,8 @@ class native_engine {
   any_transport& transport_;
   std::optional<dense_memory> under_way_;
   bool reduced_ = false;
+  stopwatch watch_;
+  double seconds_ = 0;  // all of it, as of MPI's blocking collectives: MPI does not tell
 };
 
 }  // namespace detail

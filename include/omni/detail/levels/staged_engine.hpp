@@ -179,7 +179,7 @@ class staged_engine {
       add_cost(report_, r);
       if (s.which.sent) report_.blocks_sent += r.blocks_sent;
       if (s.which.got) report_.union_blocks += r.union_blocks;
-    } catch (const mismatch& m) {  // the calls have been compared before: somebody calls its part off
+    } catch (const mismatch_of_call& m) {  // the calls have been compared before: somebody calls its part off
       throw protocol(known_as(m.rank()), "the rank gave up");
     } catch (const protocol& p) {
       throw protocol(known_as(p.peer()), p.fault());

@@ -160,7 +160,7 @@ class told_pairs : protected lent_state<told_state>, public own_record {
   std::size_t folded_ = 0;  // of all ranks, so far
 
  private:
-  [[nodiscard, gnu::cold]] mismatch other_width(std::size_t rank, std::uint64_t width) const {
+  [[nodiscard, gnu::cold]] mismatch_of_call other_width(std::size_t rank, std::uint64_t width) const {
     auto mine = call_->given, theirs = mine;
     mine.largest_block = width_;
     theirs.largest_block = width;

@@ -74,6 +74,7 @@ class parted_contribution {
       const section s(c, k, r);
       if (k == mine || s.blocks == 0) continue;
       copy(c, s, read(all[k], k, s, k), tell);
+      tell.bytes_received += all[k].size();
     }
   }
   /// What is known of a part's blocks before any of them have been seen. `many` percent of a run are so many that all are taken.
@@ -92,11 +93,13 @@ class parted_contribution {
     if (c.kind == collective_kind::broadcast && from != root) return false;
     return from != to && (c.kind != collective_kind::reduce || to == root);
   }
-  /// What a contribution of so many bytes comes to on the way: where they reduce, each rank reads its section.
-  [[nodiscard]] static std::size_t sent(const call& c, place here, std::size_t bytes) {
+  /// What a contribution of so many bytes comes to on the way: where they reduce, each rank reads its section, and what is before
+  /// all.
+  [[nodiscard]] static std::size_t sent(const call& c, place here, rows r, std::size_t bytes) {
     std::size_t takers = 0;
     for (std::size_t k = 0; k < here.ranks; ++k) takers += gives(c, here.mine, k) ? 1U : 0U;
-    return bytes * (c.gathers() ? takers : std::min<std::size_t>(takers, 1));
+    if (c.gathers()) return bytes * takers;
+    return takers == 0 ? 0 : bytes - masks_bytes(section(c, here.mine, r).blocks) + (takers - 1) * head(here.ranks);
   }
 
  private:
@@ -215,10 +218,14 @@ class parted_contribution {
         c.fold(std::span(sources_of_all).first(sources), sources < all.size(), c.part_output(run.first), run.size);
         any &= ~(ones(n) << b);
       }
-      for (auto& r : readers)
-        if (r.rank != mine) r.at += static_cast<std::size_t>(std::popcount(masks[r.rank])) * block_bytes;
+      const auto last = s.blocks - 1 - first;  // block, which may be a short one
+      for (auto& r : readers) {
+        if (r.rank == mine) continue;
+        r.at += static_cast<std::size_t>(std::popcount(masks[r.rank])) * block_bytes;
+        if (last < 64 && (masks[r.rank] >> last & 1U) != 0) r.at -= s.blocks * block_bytes - s.elements * element;
+      }
     }
-    for (const auto& r : readers) tell.bytes_received += r.rank == mine || s.blocks == 0 ? 0 : r.at;
+    for (const auto& r : readers) tell.bytes_received += r.rank == mine || s.blocks == 0 ? 0 : head(all.size()) + aligned(r.at);
   }
   // What is not there is null. A large output goes past the caches, where lines that are written whole need not be read before.
   static void copy(const call& c, const section& s, reader from, report& tell) {
@@ -239,7 +246,6 @@ class parted_contribution {
       });
       from.at += done;
     }
-    tell.bytes_received += s.blocks == 0 ? 0 : from.at;
     publish(how);
   }
 };

@@ -274,7 +274,7 @@ class piecewise_engine {
       // Who gathers what others have, and has nothing for them, writes nothing.
       if (!call_.gathers() || takers_ != 0)
         bytes = parted_contribution::write(call_, {rank_, ranks_}, rows(written_), s.room, how, here, runs_);
-      report_.bytes_sent += parted_contribution::sent(call_, {rank_, ranks_}, bytes);
+      report_.bytes_sent += parted_contribution::sent(call_, {rank_, ranks_}, rows(written_), bytes);
     } else if (packed_) {
       bytes = packed_contribution::write(piece(written_), s.room, how, here);
       report_.bytes_sent += bytes * others();

@@ -150,6 +150,7 @@ class collective : public operation_base {
 
   // ---- queued
   bool queued() {
+    if (call_.is_stage && !std::exchange(comes_, true)) since_ = total_ = stopwatch();  // it was made before the stages ahead of it
     if (!holds_turn_) {
       if (!call_.is_stage) transport_.expect_usable();
       if (!transport_.may_start(ticket_)) return false;
@@ -426,7 +427,7 @@ class collective : public operation_base {
     }
     return "";
   }
-  [[gnu::cold]] void fail(const std::exception_ptr& error) noexcept override {
+  [[gnu::cold]] void fail(std::exception_ptr& error) noexcept override {
     if (stage_ == stage::queued && !holds_turn_) transport_.give_up_turn(ticket_);
     pass_turn();
     const auto why = fails_alone_ ? std::nullopt : reason_to_break(error);
@@ -443,6 +444,7 @@ class collective : public operation_base {
     if (call_.may_be_late()) call_.let_go();  // the caller may free his memory from now on
     if (call_.codec() != nullptr && why) call_.codec()->leak();
     if (why) transport_.mark_broken(*why);
+    if (!call_.is_stage) hand_out(error);
   }
 
   std::shared_ptr<const void> keeps_;  // first: goes last
@@ -455,7 +457,7 @@ class collective : public operation_base {
   bool agrees_ = false;  // else the engine finds out whether the ranks have called alike
   bool handed_over_ = false, called_off_ = false;
   std::uint32_t ticket_ = 0, number_ = 0;  // of its turn; of the call on the transport
-  bool holds_turn_ = false, begun_ = false, encodes_ = false;
+  bool comes_ = false, holds_turn_ = false, begun_ = false, encodes_ = false;
   bool unannounced_ = false;        // MPI's own, without a word to the other ranks: one that has given up does not come
   bool fails_alone_ = false;        // once all messages have come: no other rank waits for this one
   std::optional<patience> doomed_;  // there is, where another operation has failed

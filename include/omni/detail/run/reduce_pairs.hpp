@@ -109,7 +109,7 @@ class pairs_operation final : public operation_base {
   }
   operation_base& who_waits() override { return exchanging_ ? static_cast<operation_base&>(*exchanging_) : *this; }
   void run_out() override {}
-  void fail(const std::exception_ptr& error) noexcept override {
+  void fail(std::exception_ptr& error) noexcept override {
     exchanging_->end_by(error);
     exchanging_.reset();
     exchange_.reset();

@@ -216,7 +216,7 @@ class shared_agreement {
     const auto n = number_of_ranks(), mine = window_->rank();
     timed(c, c.gathers() ? r.deliver_seconds : r.fold_seconds,
           [&] { parted_contribution::take(c, mine, {}, std::span(recorded_by_all).first(n), r); });
-    r.bytes_sent = parted_contribution::sent(c, {mine, n}, recorded_by_all[mine].size());
+    r.bytes_sent = parted_contribution::sent(c, {mine, n}, {}, recorded_by_all[mine].size());
     r.blocks_total = c.blocks_there();
     r.extra_bytes = recorded_by_all[mine].size();
     r.topology = "colocated";

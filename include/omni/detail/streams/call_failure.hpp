@@ -18,7 +18,7 @@ class call_failure {
   [[nodiscard]] bool happened() const { return differs_.has_value() || refused_ != nullptr; }
   [[nodiscard]] bool is_mismatch() const { return differs_.has_value(); }
   [[noreturn]] void raise() const {
-    if (differs_) throw mismatch(*differs_);
+    if (differs_) throw mismatch_of_call(*differs_);
     std::rethrow_exception(refused_);
   }
   /// A peer has called otherwise. Of several the lowest rank is named.

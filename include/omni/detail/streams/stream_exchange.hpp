@@ -190,8 +190,9 @@ class stream_exchange : protected stream_peers {
         for (auto& i : *streams) drop(i);
       const double patience = hurries_ ? brief : 1;
       while (!told() && since.elapsed() < patience) drop_all(messages_.poll());
-      // A stream that had ended before cannot tell its peer. What that one still sends is taken, or it would wait.
-      const auto over = [&] { return reach_all || (s.all_finished(s.arriving) && s.all_finished(s.returning)); };
+      // What is sent goes out as long as this rank is inside MPI; it may not come back soon. A stream that had ended before cannot
+      // tell its peer: what that one still sends is taken, or it would wait.
+      const auto over = [&] { return reach_all ? s.results.idle() : s.all_finished(s.arriving) && s.all_finished(s.returning); };
       for (since.lap(); !over() && since.elapsed() < patience;)
         if (drop_all(messages_.poll())) since.lap();
     } catch (...) {  // it was an error of the transport, then

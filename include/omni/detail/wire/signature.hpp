@@ -103,9 +103,9 @@ inline bool has_parts(const signature& s) {
 }
 
 /// Names the first field in which two signatures differ. Precondition: they do.
-[[gnu::cold]] inline mismatch difference(int here, const signature& a, int there, const signature& b) {
+[[gnu::cold]] inline mismatch_of_call difference(int here, const signature& a, int there, const signature& b) {
   const auto make = [&](const char* field, std::string x, std::string y) {
-    return mismatch(here, std::move(x), there, std::move(y), field);
+    return mismatch_of_call({here, std::move(x), there, std::move(y), field});
   };
   const auto number = [&](const char* field, std::uint64_t x, std::uint64_t y) {
     return make(field, std::to_string(x), std::to_string(y));
