@@ -136,7 +136,7 @@ else
   preset=default
 fi
 if [ "$mpi" = mpich ]; then
-  build default-mpich $preset "" ${compiler[@]+"${compiler[@]}"} -DMPI_CXX_COMPILER=mpicxx.mpich -DMPIEXEC_EXECUTABLE=mpiexec.mpich -DOMNI_WITH_BOOST=OFF
+  build default-mpich $preset "" ${compiler[@]+"${compiler[@]}"} -DMPI_CXX_COMPILER=mpicxx.mpich -DMPIEXEC_EXECUTABLE=mpiexec.mpich
   database=build/default-mpich
 else
   build default $preset "" ${compiler[@]+"${compiler[@]}"}

@@ -16,6 +16,10 @@
 #include <utility>
 #include <vector>
 
+#if defined(__GNUC__) && !defined(__cpp_exceptions)
+#error "omni needs exceptions: by them ranks that fail tell the others"
+#endif
+
 namespace omni {
 
 /// Base of everything the library throws.

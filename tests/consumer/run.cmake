@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The omni authors
 # SPDX-License-Identifier: BSL-1.0
 
-# cmake -DMODE=install|subdirectory|fetched|package|compiled|cuda|refused|pkg_config ... -P run.cmake
+# cmake -DMODE=install|subdirectory|fetched|package|compiled|cuda|broken_cuda|refused|pkg_config ... -P run.cmake
 
 set(prefix "${WORK}/prefix")
 set(build "${WORK}/${MODE}")
@@ -25,7 +25,7 @@ endif()
 if(MODE STREQUAL "install")
   # Moved after installing: nothing in it may know where it was.
   file(REMOVE_RECURSE "${WORK}")
-  must("${CMAKE_COMMAND}" --install "${OMNI_BUILD}" --prefix "${WORK}/elsewhere")
+  must("${CMAKE_COMMAND}" --install "${OMNI_BUILD}" --prefix "${WORK}/elsewhere" --strip)  # what is for debuggers does know
   file(RENAME "${WORK}/elsewhere" "${prefix}")
   file(GLOB_RECURSE files LIST_DIRECTORIES FALSE "${prefix}/*")
   string(REGEX REPLACE "([][+.*()^?$|\\])" "\\\\\\1" source "${OMNI_SOURCE}")  # a path is no regular expression
@@ -35,14 +35,35 @@ if(MODE STREQUAL "install")
       message(FATAL_ERROR "${file} names the source directory: ${lines}")
     endif()
   endforeach()
+  string(REPLACE "|" ";" programs "${PROGRAMS}")
+  list(REMOVE_ITEM programs "")
+  foreach(program IN LISTS programs)
+    if(NOT EXISTS "${prefix}/${program}")
+      message(FATAL_ERROR "${program} has not been installed")
+    endif()
+    if(program MATCHES "omni-info$")
+      must(${launcher} "${prefix}/${program}")
+    endif()
+  endforeach()
 elseif(MODE STREQUAL "refused")
+  foreach(wanted IN ITEMS 99 0.0)  # one to come; and one before this, whose interface was another
+    file(REMOVE_RECURSE "${build}")
+    execute_process(COMMAND ${configure} -DWANTED=${wanted} RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)
+    if(result EQUAL 0)
+      message(FATAL_ERROR "find_package(omni ${wanted}) took this version")
+    endif()
+    if(NOT output MATCHES "omniConfig.cmake, version: [0-9]")
+      message(FATAL_ERROR "refused, but not for the version:\n${output}")
+    endif()
+  endforeach()
+elseif(MODE STREQUAL "broken_cuda")
+  # A compiler that does not work costs omni::cuda and nothing else.
   file(REMOVE_RECURSE "${build}")
-  execute_process(COMMAND ${configure} RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)
-  if(result EQUAL 0)
-    message(FATAL_ERROR "find_package(omni 99) took this version")
-  endif()
-  if(NOT output MATCHES "omniConfig.cmake, version: [0-9]")
-    message(FATAL_ERROR "refused, but not for the version:\n${output}")
+  execute_process(COMMAND "${CMAKE_COMMAND}" -G "${GENERATOR}" -S "${OMNI_SOURCE}" -B "${build}" "-DCMAKE_CXX_COMPILER=${COMPILER}"
+                          "-DMPI_CXX_COMPILER=${MPI_COMPILER}" -DOMNI_NVCC=/bin/false -DOMNI_BUILD_TESTS=OFF -DOMNI_BUILD_BENCH=OFF
+                  RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)
+  if(NOT result EQUAL 0 OR NOT output MATCHES "no omni::cuda, /bin/false does not compile C")
+    message(FATAL_ERROR "ended with ${result}:\n${output}")
   endif()
 elseif(MODE STREQUAL "pkg_config")
   file(MAKE_DIRECTORY "${build}")
