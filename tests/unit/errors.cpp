@@ -153,11 +153,16 @@ TEST_CASE("mismatch: what has no name, or the same one") {
 }
 
 TEST_CASE("an operation that throws on one rank: no other rank waits for it") {
+  // A mismatch, of a call that the operation makes itself, is an error as any other.
   struct broken {
     int on_rank;
     int rank;
+    bool differs;
     int operator()(int a, int b) const {
-      if (on_rank == rank && a + b > 100000) throw std::domain_error("too large");
+      if (on_rank == rank && a + b > 100000) {
+        if (differs) throw omni::mismatch(1, "a", 0, "b", "count");
+        throw std::domain_error("too large");
+      }
       return a + b;
     }
   };
@@ -173,15 +178,18 @@ TEST_CASE("an operation that throws on one rank: no other rank waits for it") {
           std::vector<int> x(n, 1);
           for (std::size_t i = n / 2; i < n; ++i) x[i] = 60000;  // every rank folds some of these
           auto& mine = what[static_cast<std::size_t>(comm.rank())];
-          const broken op{1, comm.rank()};
+          const broken op{1, comm.rank(), ranks == 3};
           try {
             if (replicated) omni::allreduce(comm, x, op, omni::replicated{}, omni::fixed_blocks{16});
             else omni::allreduce(comm, x, op, omni::colocated{}, omni::fixed_blocks{16});
           } catch (const std::domain_error&) {
             mine = "its own";
+          } catch (const omni::mismatch& e) {
+            mine = e.field() == "count" ? "its own" : "another mismatch";
           } catch (const omni::protocol& e) {
             mine = e.peer() == 1 ? "of rank 1" : "of another";
           }
+          if (mine == "its own") CHECK_THROWS_AS(omni::allreduce(comm, x), omni::error);  // it cannot be used any more
         };
         if (n % 2 == 0) omni::transport::threads::run(ranks, body);
         else testing::sharing::run(ranks, body);

@@ -41,13 +41,16 @@ inline std::optional<std::string> reason_to_break(const std::exception_ptr& erro
   return out_of_memory;
 }
 
-/// Makes of an error what the caller of the library gets.
-inline void hand_out(std::exception_ptr& error) noexcept try { std::rethrow_exception(error); } catch (const mismatch_of_call& m) {
+/// Makes of an error what the caller of the library gets. `is_part`: of a call that has to know refusals from other errors.
+[[gnu::cold]] inline void hand_out(std::exception_ptr& error, bool is_part) noexcept try {
   try {
+    std::rethrow_exception(error);
+  } catch (const mismatch_of_call& m) {
     error = std::make_exception_ptr(mismatch(m));
-  } catch (const std::exception&) {  // no memory for a copy: it is one as it is
+  } catch (const refused_call& r) {
+    if (!is_part) error = std::make_exception_ptr(usage(r));
   }
-} catch (...) {
+} catch (...) {  // any other error, or no memory for a copy: it stays as it is
 }
 
 }  // namespace omni::detail

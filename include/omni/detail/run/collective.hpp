@@ -444,7 +444,7 @@ class collective : public operation_base {
     if (call_.may_be_late()) call_.let_go();  // the caller may free his memory from now on
     if (call_.codec() != nullptr && why) call_.codec()->leak();
     if (why) transport_.mark_broken(*why);
-    if (!call_.is_stage) hand_out(error);
+    if (!call_.is_stage) hand_out(error, call_.is_part);
   }
 
   std::shared_ptr<const void> keeps_;  // first: goes last
