@@ -304,6 +304,62 @@ TEST_CASE("shared memory: an operation throws on one rank while it folds records
     }
 }
 
+namespace {
+
+// Of any size, and with a sum of its own: no identity is known, so all elements travel.
+template <std::size_t Bytes>
+struct bytes_of {
+  std::array<std::uint8_t, Bytes> at;
+  friend bytes_of operator+(bytes_of a, const bytes_of& b) {
+    for (std::size_t i = 0; i < Bytes; ++i) a.at[i] = static_cast<std::uint8_t>(a.at[i] * 3 + b.at[i]);
+    return a;
+  }
+  bool operator==(const bytes_of&) const = default;
+};
+template <std::size_t Bytes>
+void check_whole(int ranks, std::size_t n) {
+  CAPTURE(Bytes);
+  CAPTURE(ranks);
+  CAPTURE(n);
+  std::vector<std::size_t> wrong(static_cast<std::size_t>(ranks), 0);
+  const auto input = [](std::size_t rank, std::size_t i) {
+    bytes_of<Bytes> x{};
+    for (std::size_t k = 0; k < Bytes; ++k) x.at[k] = static_cast<std::uint8_t>(i * 7 + k * 5 + rank * 11);
+    return x;
+  };
+  sharing::run(ranks, [&](sharing& comm) {
+    const auto r = static_cast<std::size_t>(comm.rank());
+    std::vector<bytes_of<Bytes>> x(n);
+    for (std::size_t i = 0; i < n; ++i) x[i] = input(r, i);
+    try {
+      omni::allreduce(comm, x);
+    } catch (const omni::error&) {
+      wrong[r] = n;
+      return;
+    }
+    for (std::size_t i = 0; i < n; ++i) {
+      auto sum = input(0, i);
+      for (std::size_t k = 1; k < static_cast<std::size_t>(ranks); ++k) sum = sum + input(k, i);
+      wrong[r] += x[i] == sum ? 0 : 1;
+    }
+  });
+  CHECK(wrong == std::vector<std::size_t>(wrong.size(), 0));
+}
+
+}  // namespace
+
+TEST_CASE("shared memory: parts of elements of any size that are folded whole begin where others may read them") {
+  for (const int ranks : {2, 3, 4})
+    for (const std::size_t bytes : {std::size_t{1000}, std::size_t{80000}, std::size_t{200000}, std::size_t{1500000}}) {
+      check_whole<3>(ranks, bytes / 3);
+      check_whole<12>(ranks, bytes / 12);
+      check_whole<20>(ranks, bytes / 20 + 1);
+      check_whole<64>(ranks, bytes / 64);
+      check_whole<100>(ranks, bytes / 100);
+      check_whole<1000>(ranks, bytes / 1000);
+    }
+}
+
 // Cuts into blocks of 2, 1 and 3 elements in turn.
 struct uneven_blocks {
   [[nodiscard]] std::size_t count(std::size_t n) const { return n / 2; }

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <numeric>
 #include <span>
 #include <vector>
 
@@ -297,7 +298,7 @@ class contribution {
   [[nodiscard]] static std::size_t cut(std::size_t n, std::size_t part, std::size_t parts) { return n * part / parts; }
   /// A part of all elements, cut at cache lines.
   [[nodiscard]] static block_range elements(const call& c, std::size_t part, std::size_t parts) {
-    const auto unit = std::max<std::size_t>(line / c.element_bytes(), 1), n = c.size(), lines = (n + unit - 1) / unit;
+    const auto unit = line / std::gcd(line, c.element_bytes()), n = c.size(), lines = (n + unit - 1) / unit;
     const auto begin = std::min(cut(lines, part, parts) * unit, n);
     return {begin, std::min(cut(lines, part + 1, parts) * unit, n) - begin};
   }
