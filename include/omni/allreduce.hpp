@@ -67,7 +67,8 @@ report allreduce(Comm&& comm, Data&& data, More&&... more) {
 /// reach that call, as they may with MPI_Iallreduce. Wait for them first, or make the call an iallreduce too.
 template <class... Policies, class Comm, class Data, class... More>
 [[nodiscard]] request iallreduce(Comm&& comm, Data&& data, More&&... more) {
-  return detail::start_collective<detail::collective_kind::allreduce, Policies...>(std::forward<Comm>(comm), data, more...);
+  return detail::start_collective<detail::collective_kind::allreduce, Policies...>(
+      std::forward<Comm>(comm), std::forward<Data>(data), std::forward<More>(more)...);
 }
 
 }  // namespace omni

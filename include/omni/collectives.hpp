@@ -37,7 +37,8 @@ report reduce_scatter(Comm&& comm, Data&& data, More&&... more) {
 }
 template <class... Policies, class Comm, class Data, class... More>
 [[nodiscard]] request ireduce_scatter(Comm&& comm, Data&& data, More&&... more) {
-  return detail::start_collective<detail::collective_kind::reduce_scatter, Policies...>(std::forward<Comm>(comm), data, more...);
+  return detail::start_collective<detail::collective_kind::reduce_scatter, Policies...>(
+      std::forward<Comm>(comm), std::forward<Data>(data), std::forward<More>(more)...);
 }
 
 /// Puts the ranks' parts together, in their order; every rank gets the whole.
@@ -58,7 +59,8 @@ report allgather(Comm&& comm, Data&& part, More&&... more) {
 }
 template <class... Policies, class Comm, class Data, class... More>
 [[nodiscard]] request iallgather(Comm&& comm, Data&& part, More&&... more) {
-  return detail::start_collective<detail::collective_kind::allgather, Policies...>(std::forward<Comm>(comm), part, more...);
+  return detail::start_collective<detail::collective_kind::allgather, Policies...>(
+      std::forward<Comm>(comm), std::forward<Data>(part), std::forward<More>(more)...);
 }
 
 /// Reduces a tensor, or a group of tensors, over all ranks; the root gets the result.
@@ -84,7 +86,8 @@ requires detail::spannable<std::remove_reference_t<Data>> report reduce(Comm&& c
 template <class... Policies, class Comm, class Data, class... More>
 requires detail::spannable<std::remove_reference_t<Data>>
 [[nodiscard]] request ireduce(Comm&& comm, Data&& data, More&&... more) {
-  return detail::start_collective<detail::collective_kind::reduce, Policies...>(std::forward<Comm>(comm), data, more...);
+  return detail::start_collective<detail::collective_kind::reduce, Policies...>(std::forward<Comm>(comm), std::forward<Data>(data),
+                                                                                std::forward<More>(more)...);
 }
 
 /// Gives every rank the root's tensor, or group of tensors.
@@ -108,7 +111,8 @@ requires detail::spannable<std::remove_reference_t<Data>> report broadcast(Comm&
 template <class... Policies, class Comm, class Data, class... More>
 requires detail::spannable<std::remove_reference_t<Data>>
 [[nodiscard]] request ibroadcast(Comm&& comm, Data&& data, More&&... more) {
-  return detail::start_collective<detail::collective_kind::broadcast, Policies...>(std::forward<Comm>(comm), data, more...);
+  return detail::start_collective<detail::collective_kind::broadcast, Policies...>(
+      std::forward<Comm>(comm), std::forward<Data>(data), std::forward<More>(more)...);
 }
 
 }  // namespace omni

@@ -201,6 +201,51 @@ TEST_CASE("an operation that throws on one rank: no other rank waits for it") {
     }
 }
 
+namespace {
+
+// Cuts into blocks of 10 but for what is wrong.
+struct wrong_blocks {
+  int how;
+  [[nodiscard]] std::size_t count(std::size_t n) const { return how == 0 ? 0 : (n + 9) / 10; }
+  [[nodiscard]] omni::block_range block(std::size_t i, std::size_t n) const {
+    const auto first = i * 10, size = std::min<std::size_t>(10, n - first);
+    if (how == 1 && i == 3) return {first + 1, size - 1};         // a gap
+    if (how == 2 && i == 3) return {first - 1, size + 1};         // an overlap
+    if (how == 3 && i == (n - 1) / 10) return {first, size + 1};  // past the end
+    if (how == 4 && i == (n - 1) / 10) return {first, size - 1};  // before it
+    if (how == 5) return {n - first - size, size};                // from the end on
+    return {first, size};
+  }
+  [[nodiscard]] std::size_t largest(std::size_t /*n*/) const { return how == 6 ? 9 : 11; }
+};
+// Says that there are fewer blocks than there are.
+struct few_blocks : omni::fixed_blocks {
+  [[nodiscard]] std::size_t count(std::size_t n) const { return omni::fixed_blocks::count(n) - 1; }
+};
+
+}  // namespace
+
+TEST_CASE("a partitioner that cuts wrongly is a usage error, and the transport works afterwards") {
+  omni::transport::threads::run(2, [](omni::transport::threads& comm) {
+    std::vector<int> x(1000, 1);
+    std::vector<std::span<int>> two{std::span(x).first(100), std::span(x).last(500)};
+    std::vector<int> part(500);
+    for (int how = 0; how <= 6; ++how) {
+      const wrong_blocks wrong{how};
+      CAPTURE(how);
+      CHECK_THROWS_AS(omni::allreduce(comm, x, wrong), omni::usage);
+      CHECK_THROWS_AS(static_cast<void>(omni::iallreduce(comm, x, wrong)), omni::usage);
+      CHECK_THROWS_AS(omni::allreduce(comm, two, wrong), omni::usage);
+      CHECK_THROWS_AS(omni::reduce_scatter(comm, x, part, wrong), omni::usage);
+      CHECK_THROWS_AS(omni::broadcast(comm, x, wrong), omni::usage);
+    }
+    CHECK_THROWS_AS(omni::allreduce(comm, x, few_blocks{{10}}), omni::usage);
+    CHECK_THROWS_AS(omni::allgather(comm, part, x, few_blocks{{10}}), omni::usage);
+    omni::allreduce(comm, x, wrong_blocks{7});
+    CHECK(x == std::vector<int>(1000, 2));
+  });
+}
+
 TEST_CASE("mismatch: every field, on every rank, and the transport works afterwards") {
   const omni::colocated here{};
   check_mismatch("count", "100", "101", dense<int>(100, here), dense<int>(101, here));

@@ -54,8 +54,38 @@ void expect_packets_of(const Topology& t) {
     expect_packets_of(t.outer);
   }
 }
+/// Whether a partitioner cuts n elements into blocks that follow each other.
+inline void expect_cuts(const call& c, std::size_t n) {
+  const auto& l = c.loops();
+  const auto blocks = l.count(c.policies(), n);
+  if (l.block == nullptr) {
+    const auto size = c.uniform_block(), wanted = n / size + (n % size != 0 ? 1 : 0);
+    if (blocks == wanted) return;
+    throw usage(text() << "omni: the partitioner cuts " << n << " elements into " << blocks << " blocks; of " << size
+                       << " elements there are " << wanted);
+  }
+  std::size_t i = 0, end = 0;
+  try {
+    for (const auto largest = l.largest(c.policies(), n); i < blocks; ++i) {
+      const auto b = l.block(c.policies(), i, n);
+      if (b.size == 0) continue;
+      if (b.first != end || b.size > largest || b.size > n - end) break;
+      end += b.size;
+    }
+  } catch (...) {  // it will throw again, in the call, where the other ranks hear of it
+    return;
+  }
+  if (i != blocks)
+    throw usage(text() << "omni: the partitioner's block " << i << " does not begin at element " << end
+                       << ", where those before it end, or has more elements than largest() says or than there are, " << n);
+  if (end != n) throw usage(text() << "omni: the partitioner's blocks end at element " << end << " of " << n);
+}
 inline void expect_blocks(const call& c) {
   if (c.equal_blocks() && c.uniform_block() == 0) throw usage("omni: blocks of 0 elements");
+  if (c.codec() != nullptr || c.kind == collective_kind::reduce_scatter || c.kind == collective_kind::allgather) return;
+  if (const auto* const g = c.group(); g == nullptr) expect_cuts(c, c.size());
+  else
+    for (std::size_t t = 0; t < g->tensors(); ++t) expect_cuts(c, (*g)[t].size);
 }
 inline void expect_block(std::size_t elements, std::size_t element_bytes) {
   if (elements > most_bytes_at_once / element_bytes)

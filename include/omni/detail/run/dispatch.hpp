@@ -262,6 +262,17 @@ template <class Comm>
 inline constexpr bool outlives_request = std::is_lvalue_reference_v<Comm> ||
                                          (!transport_type<std::remove_cvref_t<Comm>> && !is_fabric<std::remove_cvref_t<Comm>>);
 
+/// Whether an argument's elements go when it does: it is a container, and no view, nor a container of views.
+template <class A>
+consteval bool holds_elements() {
+  if constexpr (requires {
+                  typename A::allocator_type;
+                  typename A::value_type;
+                })
+    return !spannable<typename A::value_type> || holds_elements<typename A::value_type>();
+  else return false;
+}
+
 /// Runs a collective, or starts one, by the arguments of its public function.
 template <collective_kind C, class... Policies, class Comm, class Data, class... More>
 report run_collective(Comm& comm, Data& data, More&... more) {
@@ -270,11 +281,13 @@ report run_collective(Comm& comm, Data& data, More&... more) {
   return parse<C, report, Policies...>(runner<Comm>{comm}, data, more...);
 }
 template <collective_kind C, class... Policies, class Comm, class Data, class... More>
-request start_collective(Comm&& comm, Data& data, More&... more) {
+request start_collective(Comm&& comm, Data&& data, More&&... more) {
   static_assert(C == collective_kind::allreduce || loses_nothing<std::remove_reference_t<Comm>>(),
                 "omni: collectives other than allreduce need a transport that loses nothing");
   static_assert(outlives_request<Comm&&>,
                 "omni: the request would outlive the transport or the fabric, which is a temporary; give it a name");
+  static_assert((!holds_elements<Data>() && ... && !holds_elements<More>()),
+                "omni: the request would outlive the data, which is a temporary; give it a name");
   return parse<C, request, Policies...>(starter<std::remove_reference_t<Comm>>{comm}, data, more...);
 }
 

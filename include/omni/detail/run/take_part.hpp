@@ -25,6 +25,7 @@ inline std::vector<std::size_t> sizes_of_parts(const call& c, std::size_t n, int
   if (c.part_sizes.empty()) {
     if (n % count != 0)
       throw usage(text() << "omni: " << n << " elements are not " << ranks << " equal parts; give omni::part_sizes");
+    expect_cuts(c, n / count);
     return std::vector<std::size_t>(count, n / count);
   }
   if (c.part_sizes.size() != count)
@@ -33,6 +34,7 @@ inline std::vector<std::size_t> sizes_of_parts(const call& c, std::size_t n, int
   for (const auto size : c.part_sizes) {
     if (size > left) throw usage(text() << "omni: the parts have more elements than the tensor, which has " << n);
     left -= size;
+    expect_cuts(c, size);
   }
   if (left != 0) throw usage(text() << "omni: the parts have " << n - left << " elements, the tensor " << n);
   return {c.part_sizes.begin(), c.part_sizes.end()};
