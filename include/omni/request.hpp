@@ -215,6 +215,7 @@ class operation_base {
 ///
 /// A request belongs to the thread that started it. It moves on whenever that thread is inside a call of omni. One that is dropped
 /// waits in its destructor. If another thread drops it, its own thread finishes it; its buffers must live until then.
+/// It must be done before that thread ends, and before MPI_Finalize.
 class request {
  public:
   request() = default;
