@@ -186,6 +186,8 @@ class cluster {
     if (!members_.alive() || is_server() || servers() == 0) return;
     if (std::exchange(left_, true)) return;
     settle();
+    // After an error the servers may be in any call.
+    if (!broken_.empty() && whole().say_farewell()) return;
     detail::mailbox_room room;
     if constexpr (may_lose) detail::leave_slots(whole().open_datagrams(room), size(), servers());
     else detail::tell_servers(whole().open(room), size(), servers(), detail::packet_leave, {});

@@ -119,9 +119,11 @@ class mismatch_of_call : public mismatch {
 /// A wait took longer than its deadline (deadline.hpp). The communicator is unusable for omni afterwards.
 class timeout : public error {
  public:
-  [[gnu::cold]] timeout(int this_rank, double seconds, std::string stage, std::string packet, std::vector<int> peers)
-      : error(detail::text() << "omni: rank " << this_rank << " waited " << rounded(seconds) << " s " << named(peers) << ": "
-                             << stage << (packet.empty() ? "" : ", ") << packet),
+  /// @param came_late the others had given up when this rank came.
+  [[gnu::cold]] timeout(int this_rank, double seconds, std::string stage, std::string packet, std::vector<int> peers,
+                        bool came_late = false)
+      : error(detail::text() << "omni: rank " << this_rank << (came_late ? gave_up : waited(seconds, peers)) << ": " << stage
+                             << (packet.empty() ? "" : ", ") << packet),
         seconds_(seconds),
         stage_(std::move(stage)),
         packet_(std::move(packet)),
@@ -136,6 +138,10 @@ class timeout : public error {
   [[nodiscard]] double seconds() const noexcept { return seconds_; }
 
  private:
+  static constexpr const char* gave_up = " came when the other ranks had given up";
+  static std::string waited(double seconds, const std::vector<int>& peers) {
+    return " waited " + rounded(seconds) + " s " + named(peers);
+  }
   static std::string rounded(double seconds) {
     const auto hundredths = static_cast<long long>(seconds * 100 + 0.5);
     return detail::text() << hundredths / 100 << (hundredths % 100 < 10 ? ".0" : ".") << hundredths % 100;

@@ -3,7 +3,7 @@
 //
 // One rank of several lets the others wait; they have to be told of it in time, by name, and to end in peace.
 //
-//     mpirun -np 3 deadline never|first|refused|plan|late|levels|stopped|killed|barrier|throws [elements]
+//     mpirun -np 3 deadline never|first|refused|plan|late|levels|served|stopped|killed|barrier|throws [elements]
 //
 // Prints the seconds until the others knew. Exit status 0: all was as it should be (killed: rank 0 prints whether it was for all
 // that live, and aborts, for nobody can finalise).
@@ -142,7 +142,30 @@ struct program {
     MPI_Comm_free(&comm);
     return wrong;
   }
+  // A worker of a cluster stays away in the middle of a call, and comes when the others have left. The servers end with the last
+  // worker, or nobody could finalise.
+  [[nodiscard]] int leave_servers() const {
+    omni::cluster cluster{MPI_COMM_WORLD, omni::dedicated{.servers = ranks / 2}};
+    if (cluster.is_server()) return cluster.serve_only(omni::reduction<float>{});
+    std::vector<float> long_enough(elements, 1.0F);
+    omni::allreduce(cluster, long_enough);
+    const bool is_last = cluster.rank() == cluster.size() - 1;
+    try {
+      auto r = omni::iallreduce(cluster, long_enough, omni::deadline{limit});
+      if (is_last) {
+        static_cast<void>(r.test());
+        std::this_thread::sleep_for(late);
+      }
+      r.wait();
+      std::printf("served, np %d: rank %d got results\n", ranks, rank);
+      return 1;
+    } catch (const omni::timeout& e) {
+      std::printf("served, np %d: rank %d: %s\n", ranks, rank, e.what());
+      return is_last || e.peers() == std::vector<int>{cluster.size() - 1} ? 0 : 1;
+    }
+  }
   [[nodiscard]] int run() const {
+    if (mode == "served") return leave_servers();
     if (mode == "late") return come_late();
     if (mode == "levels") return leave_stages();
     std::vector<float> x(elements, 0.0F);

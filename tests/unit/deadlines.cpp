@@ -302,3 +302,56 @@ TEST_CASE("a worker that does not call: the others are told, and the servers go 
   CHECK(said[0].find("rank 0 waited") != std::string::npos);
   CHECK(said[2].find("for rank 1: exchange, packet") != std::string::npos);
 }
+
+TEST_CASE("a worker that comes when the others have left in the middle of a call: it hears so, and the servers end, too") {
+  std::vector<std::string> said(3);
+  std::latch over(2);
+  threads::run(5, [&](threads& comm) {
+    const testing::leaks_are_meant meant;
+    omni::cluster cluster{comm, omni::dedicated{.servers = 2}};
+    if (cluster.is_server()) {
+      CHECK(cluster.serve_only(omni::reduction<float>{}) == 0);
+      return;
+    }
+    const auto rank = static_cast<std::size_t>(cluster.rank());
+    try {
+      std::vector<float> x(300000, 1.0F);
+      auto r = omni::iallreduce(cluster, x, omni::deadline{200ms});
+      if (rank == 1) {
+        static_cast<void>(r.test());
+        over.wait();
+      }
+      r.wait();
+    } catch (const omni::timeout& e) {
+      said[rank] = e.what();
+    }
+    if (rank != 1) over.count_down();
+  });
+  CHECK(said[0].find("for rank 1: exchange, packet") != std::string::npos);
+  CHECK_MESSAGE(said[1].find("rank 1 came when the other ranks had given up: exchange, packet") != std::string::npos, said[1]);
+  CHECK(said[2].find("for rank 1: exchange, packet") != std::string::npos);
+}
+
+TEST_CASE("a worker that leaves after an error: one that has no deadline hears of it from the servers, whatever it calls") {
+  std::string said;
+  threads::run(3, [&](threads& comm) {
+    const testing::leaks_are_meant meant;
+    omni::cluster cluster{comm, omni::dedicated{.servers = 1}};
+    if (cluster.is_server()) {
+      CHECK(cluster.serve_only(omni::reduction<float>{}) == 0);
+      return;
+    }
+    std::vector<float> x(300000, 1.0F);
+    if (cluster.rank() == 0) {
+      CHECK_THROWS_AS(omni::allreduce(cluster, x, omni::deadline{100ms}), omni::timeout);
+      return;
+    }
+    std::this_thread::sleep_for(300ms);
+    try {
+      omni::allreduce(cluster, x);
+    } catch (const omni::error& e) {
+      said = e.what();
+    }
+  });
+  CHECK(said == "omni: rank 0 has left the cluster");
+}

@@ -66,6 +66,8 @@ class mpi {
   [[nodiscard]] bool is_roll_called() { return context_->is_roll_called(); }
   [[nodiscard]] std::optional<std::vector<int>> call_roll(std::chrono::nanoseconds time) { return context_->call_roll(time); }
   void answer_roll() { context_->answer_roll(); }
+  [[nodiscard]] bool say_farewell() { return context_->say_farewell(); }
+  [[nodiscard]] bool has_left(int rank) const { return context_->has_left(rank); }
 
   using mailbox = detail::window_mailbox<detail::mpi_messages, detail::mpi_context>;
   [[nodiscard]] mailbox open() { return {detail::mpi_messages(*context_), *context_}; }

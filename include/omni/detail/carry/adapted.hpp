@@ -163,6 +163,14 @@ class adapted : public any_transport {
   [[nodiscard]] bool has_roll() const override {
     return requires(plain & t, std::chrono::nanoseconds time) { t.call_roll(time); };
   }
+  [[nodiscard]] bool say_farewell() override {
+    if constexpr (requires { inner_.say_farewell(); }) return inner_.say_farewell();
+    else return any_transport::say_farewell();
+  }
+  [[nodiscard]] bool has_left(int rank) const override {
+    if constexpr (requires { inner_.has_left(rank); }) return inner_.has_left(rank);
+    else return any_transport::has_left(rank);
+  }
 
   [[nodiscard]] bool agrees_first() const override {
     if constexpr (requires { plain::agrees_first; }) return plain::agrees_first;

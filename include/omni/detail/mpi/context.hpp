@@ -125,6 +125,13 @@ class mpi_context : public opened_communicator, public call_order, public std::e
   void answer_roll() {
     if (is_roll_called()) roll_.answer(comm());
   }
+  /// Tells the other ranks that nothing more will come from this one, in no operation. False if it cannot yet.
+  [[nodiscard]] bool say_farewell() {
+    if (!is_ready()) return false;
+    mpi_roll_call::leave(comm());
+    return true;
+  }
+  [[nodiscard]] bool has_left(int rank) const { return roll_.has_left(rank); }
 
   /// After an error in the middle of an operation, old packets may still be under way: nothing more is sent here.
   void mark_broken(const std::string& why) noexcept {

@@ -397,6 +397,7 @@ class collective : public operation_base {
   bool is_given_up() override { return transport_.is_roll_called(); }
   [[gnu::cold]] void run_out() override {
     auto what = awaits();
+    const bool given_up = is_given_up();
     const stopwatch since;
     std::sort(what.peers.begin(), what.peers.end());
     if (auto missing = transport_.call_roll(patience_.grace())) {
@@ -405,7 +406,9 @@ class collective : public operation_base {
       what.peers = std::move(*missing);
       std::sort(what.peers.begin(), what.peers.end());
     }
-    throw timeout(rank_, patience_.seconds() + since.elapsed(), stage_name(), std::move(what.packet), std::move(what.peers));
+    const bool came_late = given_up && what.peers.empty() && patience_.has_hardly_waited();
+    throw timeout(rank_, patience_.seconds() + since.elapsed(), stage_name(), std::move(what.packet), std::move(what.peers),
+                  came_late);
   }
   [[nodiscard, gnu::cold]] awaited awaits() const {
     if (stage_ == stage::comparing) return comparison_->awaits();

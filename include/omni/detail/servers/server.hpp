@@ -82,7 +82,7 @@ class server_call {
   server_call& operator=(const server_call&) = delete;
   server_call& operator=(server_call&&) = delete;
   ~server_call() {
-    if (!done()) messages_.abandon();
+    if (is_cut_off()) messages_.abandon();
   }
 
   /// Folds, sends and receives as far as nothing has to be waited for. True if anything moved.
@@ -97,8 +97,19 @@ class server_call {
       if (!s_.left[w] && !s_.parting[w] && (s_.calls[w].element_size == 0 || !s_.arriving[w].finished())) return false;
     return refusing_ == 0 && (stage_ != stage::folding || s_.results.over());
   }
+  /// A worker has left after an error, wherever it was. The others hear so when they call, or have a deadline as it had.
+  void dismiss(std::size_t w) {
+    if (s_.left[w]) return;
+    s_.left[w] = dismisses_ = true;
+    if (stage_ != stage::greeting) return;
+    if (s_.calls[w].element_size == 0 && !s_.parting[w]) ++met_;
+    if (met_ == s_.workers.size()) decide();
+    if (stage_ == stage::refusing) discard();
+  }
   /// Whether no worker will call again.
   [[nodiscard]] bool deserted() const { return std::find(s_.left.begin(), s_.left.end(), false) == s_.left.end(); }
+  /// Whether messages are under way that nobody waits for: they may still be read from the state, and written to it.
+  [[nodiscard]] bool is_cut_off() const { return dismisses_ || !done(); }
   /// Where the workers do not reduce, but make parts of the cluster: what each has said of its own.
   [[nodiscard]] std::span<const part_card> cards() const {
     return stage_ == stage::parting ? std::span<const part_card>(s_.cards) : std::span<const part_card>();
@@ -133,7 +144,7 @@ class server_call {
       const auto index = t.index();
       const auto slot = t.slot();
       if (s_.calls[index].element_size == 0) {
-        greet(index, c);
+        if (!s_.left[index]) greet(index, c);
       } else {
         s_.arriving[index].arrived(slot, c, [] { return true; });
         s_.arriving[index].post(messages_);
@@ -329,7 +340,7 @@ class server_call {
   std::shared_ptr<const reductions::entry> fold_;
   std::size_t met_ = 0;       // workers heard
   std::size_t refusing_ = 0;  // refusals under way
-  bool gives_up_ = false;
+  bool gives_up_ = false, dismisses_ = false;
 };
 
 }  // namespace omni::detail

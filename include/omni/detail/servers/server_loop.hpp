@@ -91,7 +91,8 @@ class server_loop {
     std::vector<part_card> cards;  // of its workers, who wait for the parts that they make
     std::uint64_t number = 0;      // the same on all servers
     bool deserted = false;
-    bool told = false;  // that this server has failed
+    bool told = false;     // that this server has failed
+    bool cut_off = false;  // messages are still under way, that nobody waits for
   };
   static constexpr bool may_part = requires(Members & m, std::span<const int> part) { Members(m, part); };
 
@@ -108,13 +109,18 @@ class server_loop {
     if (!begin(g)) return false;
     if (!g.call->done()) {
       if (g.call->progress()) return true;
+      if (!g.transport.is_roll_called()) return false;
       // Workers that ask are told that this server is there; which of them is missing it cannot know.
-      if (g.transport.is_roll_called()) g.transport.answer_roll();
-      return false;
+      g.transport.answer_roll();
+      for (int w = 0; w < g.transport.size() - g.members->servers(); ++w)
+        if (g.transport.has_left(w)) g.call->dismiss(static_cast<std::size_t>(w));
+      if (!g.call->deserted()) return false;
     }
     g.deserted = g.call->deserted();
     g.cards.assign(g.call->cards().begin(), g.call->cards().end());
     count_bytes();
+    if (g.call->is_cut_off()) let_go(g);
+    if (g.deserted && g.cut_off) g.transport.mark_broken("a worker left in the middle of a call");
     g.call.reset();
     if (g.cards.empty()) return true;
     if constexpr (may_part) {
@@ -123,6 +129,14 @@ class server_loop {
     } else {
       throw protocol(0, "a part of a cluster that cannot have any");
     }
+  }
+  // Messages from and to workers that left after an error stay under way.
+  static void let_go(group& g) {
+    g.cut_off = true;
+    auto rest = std::make_unique<server_state>();
+    rest->left = g.state->left;
+    static_cast<void>(g.state.release());
+    g.state = std::move(rest);
   }
   // Making a communicator blocks until all its ranks are there. The servers make all in one order, which the first of them gives:
   // else two would wait for each other in two.

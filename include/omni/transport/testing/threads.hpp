@@ -39,7 +39,7 @@ class threads {
     std::mutex mutex;
     std::condition_variable arrival;
     std::map<key, std::deque<std::vector<std::byte>>> messages;
-    std::atomic<bool> waited_too_long = false;
+    std::atomic<bool> waited_too_long = false, left = false;
   };
 
  public:
@@ -79,7 +79,7 @@ class threads {
   }
   /// Whether another rank has waited too long.
   [[nodiscard]] bool is_roll_called() const {
-    return std::any_of(inboxes_->begin(), inboxes_->end(), [](const inbox& i) { return i.waited_too_long.load(); });
+    return std::any_of(inboxes_->begin(), inboxes_->end(), [](const inbox& i) { return i.waited_too_long || i.left; });
   }
   /// The ranks that do not answer in that time.
   [[nodiscard]] std::optional<std::vector<int>> call_roll(std::chrono::nanoseconds time) {
@@ -94,6 +94,12 @@ class threads {
     }
   }
   void answer_roll() { (*inboxes_)[static_cast<std::size_t>(rank_)].waited_too_long.store(true); }
+  /// Nothing more will come from this rank.
+  [[nodiscard]] bool say_farewell() {
+    (*inboxes_)[static_cast<std::size_t>(rank_)].left.store(true);
+    return true;
+  }
+  [[nodiscard]] bool has_left(int rank) const { return (*inboxes_)[static_cast<std::size_t>(rank)].left.load(); }
 
   class mailbox {
    public:
