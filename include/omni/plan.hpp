@@ -148,9 +148,9 @@ class plan : public detail::planned_call<detail::collective_kind::allreduce, Com
 };
 
 template <class Comm, class... Choices>
-plan(Comm&, std::size_t, const Choices&...) -> plan<Comm, Choices...>;
+plan(Comm&, std::size_t, const Choices&...) -> plan<Comm, std::decay_t<Choices>...>;  // a function is kept by its address
 template <class Comm, class... Choices>
-plan(const Comm&, std::size_t, const Choices&...) -> plan<const Comm, Choices...>;
+plan(const Comm&, std::size_t, const Choices&...) -> plan<const Comm, std::decay_t<Choices>...>;
 
 namespace detail {
 
@@ -159,7 +159,7 @@ auto make_plan(Comm&& comm, std::size_t elements, const Choices&... more) {
   using plain = std::remove_cvref_t<Comm>;
   static_assert(std::is_lvalue_reference_v<Comm> || !(transport_type<plain> || is_fabric<plain>),
                 "omni: a transport must outlive the plan; give one that has a name");
-  return planned_call<C, std::remove_reference_t<Comm>, Choices...>(comm, elements, more...);
+  return planned_call<C, std::remove_reference_t<Comm>, std::decay_t<Choices>...>(comm, elements, more...);
 }
 
 }  // namespace detail

@@ -125,6 +125,8 @@ void policies(MPI_Comm comm) {
   static_cast<void>(r.density);
 }
 
+float larger_of(float a, float b) { return a < b ? b : a; }
+
 void requests_and_plans(MPI_Comm comm) {
   std::vector<float> x(100), y(100);
   omni::request a = omni::iallreduce(comm, x);
@@ -137,6 +139,8 @@ void requests_and_plans(MPI_Comm comm) {
   auto scatter = omni::plan_reduce_scatter(comm, x.size(), omni::max{});
   scatter.run(x, y);
   omni::plan_reduce(comm, x.size(), omni::root{0}).run(x);
+  omni::plan{comm, x.size(), larger_of}.run(x);
+  omni::plan_reduce(comm, x.size(), larger_of, omni::root{0}).run(x);
   static_cast<void>(omni::calibrate(comm));
 }
 

@@ -4,6 +4,7 @@
 #include <mpi.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <chrono>
 #include <cmath>
@@ -142,7 +143,7 @@ TEST_CASE("memory of one call: less than twice what is not null, and 16 MiB, and
     std::vector<float> y(n);
     const auto marks = oracle::nonnull_blocks(x, 256, 0.0F);
     const auto bytes = static_cast<std::size_t>(std::count(marks.begin(), marks.end(), true)) * 1024;
-    const auto check = [&](const auto&... topology) {
+    const auto check = [&](const auto& from, auto& to, const auto&... policies) {
       owned dup;
       MPI_Comm_dup(MPI_COMM_WORLD, &dup.comm);
       omni::report r;
@@ -151,17 +152,20 @@ TEST_CASE("memory of one call: less than twice what is not null, and 16 MiB, and
       std::thread([&] {
         const auto before = testing::allocated_bytes();
         static_cast<void>(testing::most_allocated_bytes());
-        r = omni::allreduce(dup.comm, x, y, topology...);
+        r = omni::allreduce(dup.comm, from, to, policies...);
         used = testing::most_allocated_bytes() - before;
       }).join();
       CAPTURE(r.topology);
       CHECK(r.extra_bytes < 2 * bytes + (std::size_t{16} << 20U));
       CHECK(used < r.extra_bytes + (std::size_t{64} << 10U));
     };
-    check(omni::colocated{});
-    check(omni::replicated{});
-    check(omni::ring{});
-    check();
+    check(x, y, omni::colocated{});
+    check(x, y, omni::replicated{});
+    check(x, y, omni::ring{});
+    check(x, y);
+    const std::array group{std::span(x)};
+    std::array results{std::span(y)};
+    check(group, results, omni::fixed_blocks{1});
   }
 }
 

@@ -72,6 +72,21 @@ TEST_CASE("groups: the bits of each tensor reduced by itself, in every topology"
     }
 }
 
+TEST_CASE("groups: a tensor that has nearly all blocks, among many of a block, or of none") {
+  std::uint64_t seed = 900;
+  for (const std::size_t at : {std::size_t{0}, std::size_t{700}, std::size_t{1500}}) {
+    lengths all(1501);
+    for (std::size_t i = 0; i < all.size(); ++i) all[i] = i % 7 == 3 ? 0 : 1 + i % 40;
+    all[at] = 200000;
+    all[5] = 3;
+    for (const auto shape : {patterns::shape::none_null, patterns::shape::uniform}) {
+      const cell c{3, 0, shape, ++seed, seed % 2 == 0};
+      check<threads, float>(c, all, omni::sum{}, omni::colocated{}, omni::fixed_blocks{16});
+      check<threads, int>(c, all, omni::max{}, omni::ring{}, omni::fixed_blocks{32});
+    }
+  }
+}
+
 TEST_CASE("groups: through servers and where packets are lost, one tensor after the other") {
   testing::losing::network = testing::trouble(0.02, 3);
   for (const bool in_place : {true, false}) {

@@ -94,3 +94,29 @@ TEST_CASE("packets: small ones only early in a stream, though the peer always se
     CHECK(full > (rows * block) / largest - 5);
   }
 }
+
+TEST_CASE("packets: the rows of a full one have room from the start, so that a later call allocates nothing") {
+  constexpr std::size_t packet = std::size_t{32} << 10U, rows = 100000;
+  for (const std::size_t block : {std::size_t{4}, std::size_t{64}, std::size_t{1024}}) {
+    CAPTURE(block);
+    std::deque<std::vector<std::byte>> memory;
+    const auto room = [&](std::size_t bytes) { return std::span(memory.emplace_back(bytes)); };
+    const std::array peers{1};
+    const signature mine{};
+    eager messages;
+    out_stream stream;
+    packet_limits limits{packet, packet, 2};
+    limits.least_block = block;
+    stream.open(0, 0, peers, limits, rows, 0, mine);
+    stream.make_room(room);
+    const auto kept = stream.kept_bytes();
+    CHECK(kept <= (packet / (block + 4) + 1) * 4);
+    std::size_t many = 1000;
+    for (std::size_t row = 0; messages.sizes.empty() && row < rows; row += many) {
+      many = 1000;
+      REQUIRE(stream.add(messages, row, block, many) != nullptr);
+    }
+    CHECK(messages.sizes.front() + block + 4 > packet);
+    CHECK(stream.kept_bytes() == kept);
+  }
+}

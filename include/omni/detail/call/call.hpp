@@ -139,9 +139,9 @@ class call : public call_blocks {
   }
   /// Whether the wait is for no other rank.
   [[nodiscard]] bool is_held_up() const { return (arrival_ && !arrival_->is_here()) || (elsewhere_ && elsewhere_->is_held_up()); }
-  /// Of memory that these have beside the caller's.
-  [[nodiscard]] std::size_t bytes_on_the_way() const {
-    return (arrival_ ? arrival_->bytes() : 0) + (elsewhere_ ? elsewhere_->bytes() : 0);
+  /// Of memory that the call has beside the caller's and its engine's.
+  [[nodiscard]] std::size_t own_bytes() const {
+    return (arrival_ ? arrival_->bytes() : 0) + (elsewhere_ ? elsewhere_->bytes() : 0) + (group_ ? group_->kept_bytes() : 0);
   }
   void settle() const {
     if (arrival_) arrival_->settle();

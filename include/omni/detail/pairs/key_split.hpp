@@ -44,7 +44,7 @@ class key_split {
       throw usage(text() << "omni: " << sizes_.size() << " part sizes for " << ranks << " ranks");
     std::uint64_t all = 0;
     for (const auto n : sizes_) {
-      if (n > std::numeric_limits<std::uint64_t>::max() - all) throw usage("omni: the parts have more keys than there are");
+      if (n > std::numeric_limits<std::uint64_t>::max() - all) throw usage("omni: the parts have 2^64 keys or more");
       all += n;
     }
     if (has_keys && largest >= all)

@@ -365,7 +365,7 @@ class collective : public operation_base {
   void end(bool waits = false) {
     if (call_.fills_past_caches()) publish(stores::streams);
     call_.settle();
-    report_.extra_bytes += call_.bytes_on_the_way();
+    report_.extra_bytes += call_.own_bytes();
     if (call_.codec() != nullptr) call_.codec()->settle(report_);
     omni::detail::complete(report_, call_.tensor_bytes(), ranks_, total_.lap(), call_.kind);
     if (waits) report_.exchange_seconds = report_.seconds - report_.detect_seconds - report_.fold_seconds - report_.deliver_seconds;

@@ -71,7 +71,7 @@ inline report run_natively(any_transport& transport, const call& c, const stopwa
     const dense_memory m(c);
     transport.run_dense(m.dense);
     m.settle(c);
-    r.extra_bytes = m.bytes() + c.bytes_on_the_way();
+    r.extra_bytes = m.bytes() + c.own_bytes();
   } catch (const std::exception& e) {
     break_off(transport, e.what());
     throw;

@@ -11,9 +11,7 @@
 
 namespace omni::detail {
 
-struct comparison_state : stream_set {
-  [[nodiscard]] std::size_t bytes() const { return buffers.bytes(); }
-};
+struct comparison_state : stream_set {};
 
 /// One packet to everybody that says with what this rank has called: the ranks find out whether they have called alike, and else
 /// who differs, and in what. N - 1 messages of a header and a signature each way.

@@ -20,11 +20,17 @@ struct packet_limits {
   std::size_t first_bytes = 0, packet_bytes = 0;
   int window = 2;
   stores how = stores::vectors;  ///< packets are filled
+  std::size_t least_block = 0;   ///< bytes, but for the last of a tensor; 0: unknown
   [[nodiscard]] std::size_t receive_bytes() const { return std::max(first_bytes, packet_bytes); }
   /// Of `wanted` buffers, those that a stream over so many rows can make use of.
   [[nodiscard]] static std::size_t slots(int wanted, std::uint64_t rows) {
     const auto most = static_cast<std::uint64_t>(wanted);
     return static_cast<std::size_t>(rows < most ? rows + 1 : most);
+  }
+  /// Blocks that a packet may hold. How many it will depends on when it is sent.
+  [[nodiscard]] std::size_t blocks(std::uint64_t rows) const {
+    if (least_block == 0) return 0;
+    return static_cast<std::size_t>(std::min<std::uint64_t>(rows, receive_bytes() / (least_block + sizeof(std::uint32_t)) + 1));
   }
 };
 
@@ -56,6 +62,7 @@ class out_stream {
   /// Packets are written to what `room(bytes)` gives.
   template <class Room>
   void make_room(const Room& room) {
+    filling_.reserve(limits_.blocks(rows_));
     const auto n = packet_limits::slots(limits_.window + 1, rows_);  // one is filled while the window is under way
     slots_.reserve(n);
     while (slots_.size() < n) slots_.push_back({packet_writer(room(limits_.receive_bytes()), limits_.how)});
@@ -67,6 +74,7 @@ class out_stream {
   [[nodiscard]] bool over() const { return closed_ && in_flight_ == 0; }
   [[nodiscard]] std::uint64_t covered() const { return covered_; }
   [[nodiscard]] std::size_t bytes_sent() const { return bytes_sent_; }
+  [[nodiscard]] std::size_t kept_bytes() const { return filling_.capacity() * sizeof(std::uint32_t); }
   /// Whether the packet being filled is worth sending to a peer that has nothing to do: early in the stream a small one, that the
   /// peer has something to do, then one that is large beside what it has got. Where MPI takes small messages off the sender's
   /// hands, every peer always seems to have nothing to do.

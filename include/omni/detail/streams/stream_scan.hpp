@@ -39,6 +39,9 @@ class stream_scan : public owner_fold {
     size_packets(options, transport.preferred_packet_bytes(), call_.largest_block() * std::max(element_, result_) + header,
                  call.shares);
     packs_ = call.packs_over(shares_);
+    limits_.least_block = packs_ || call.packs_by_what_arrives() ? sizeof(packed_header)
+                          : call_.is_plain()                     ? call_.largest_block() * std::min(element_, result_)
+                                                                 : std::min(element_, result_);
     if (packs_) scan_.look_at_elements(part_, wide_.has_value());
     else if (shares_) scan_.take_whole_runs();
     mine_ = sign(call, name, limits_.packet_bytes, limits_.window);

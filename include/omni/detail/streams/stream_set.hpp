@@ -29,6 +29,11 @@ struct stream_set {
   std::vector<int> peers;                      // nearest above first, so that not all send to the same rank at once
   std::vector<int> owners, receivers;          // of those, who send results to this rank, and who get its
 
+  [[nodiscard]] std::size_t bytes() const {
+    std::size_t all = buffers.bytes() + results.kept_bytes();
+    for (const auto& o : contributions) all += o.kept_bytes();
+    return all;
+  }
   /// The stream that sends with such tokens.
   [[nodiscard]] out_stream& sending(stream_token t) { return t.is_result() ? results : contributions[t.index()]; }
   [[nodiscard]] bool all_contributed() const {

@@ -29,7 +29,7 @@ struct stream_state : stream_set {
   std::vector<std::size_t> filled;  // by peer: the end of what is in the output of its elements
 
   [[nodiscard]] std::size_t bytes() const {
-    return buffers.bytes() + own.bytes() + ahead.capacity() * sizeof(std::uint64_t) + unpacked.bytes() + folded.size() +
+    return stream_set::bytes() + own.bytes() + ahead.capacity() * sizeof(std::uint64_t) + unpacked.bytes() + folded.size() +
            wide.kept_bytes() + found.kept_bytes() + packer.kept_bytes() + result_packer.kept_bytes();
   }
 };
