@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -55,7 +56,9 @@ concept can_part = requires(const Members& m, const Comm& comm) {
 /// omni::allreduce, iallreduce and plan with the cluster in the place of a communicator. The default topology is `dedicated`. Other
 /// topologies, and the other collectives, run among the workers alone.
 ///
-/// Requests that are under way when a worker's cluster goes are finished first. All workers give a call the same kind of topology:
+/// Requests that are under way when a worker's cluster goes are finished first; those under way when it is made, or while a server
+/// serves, move on. A worker leaves when all ranks have come to the cluster, but after an error it waits for that 10 s at most. All
+/// workers give a call the same kind of topology:
 /// with servers, or without, where they would wait for each other. A server that is destroyed without serving leaves the workers
 /// waiting.
 ///
@@ -85,8 +88,8 @@ class cluster {
   /// A part of a cluster: the workers of a communicator, in its order, with the cluster's servers. Collective over the workers of
   /// `of`, each of which gives the communicator that it is in; it blocks, and finishes first what is under way on `of`. Only of MPI
   /// communicators. Costs two small allreduces, a packet to each server and back, and the making of two communicators of each part,
-  /// for which servers let all other calls wait; no deadline reaches it. The servers' communicators must be free to go on one rank
-  /// before the others, as they are in Open MPI and MPICH.
+  /// for which servers let all other calls wait; OMNI_TIMEOUT reaches the allreduces only. The servers' communicators must be free
+  /// to go on one rank before the others, as they are in Open MPI and MPICH.
   /// @throws usage if the communicator has a rank that is no worker, or is none (MPI_COMM_NULL: the others get theirs), or workers
   /// give communicators that do not fit each other; mismatch if others call something else without servers. `of` stays usable.
   template <class Comm>
@@ -185,7 +188,8 @@ class cluster {
   void leave() {
     if (!members_.alive() || is_server() || servers() == 0) return;
     if (std::exchange(left_, true)) return;
-    settle();
+    // Servers have to hear of it, whatever deadlines there are; after an error ranks may be missing for ever.
+    settle(broken_.empty() ? std::chrono::seconds(0) : std::chrono::seconds(10));
     // After an error the servers may be in any call.
     if (!broken_.empty() && whole().say_farewell()) return;
     detail::mailbox_room room;
@@ -193,10 +197,10 @@ class cluster {
     else detail::tell_servers(whole().open(room), size(), servers(), detail::packet_leave, {});
   }
   // What is under way needs the servers, and this.
-  void settle() {
+  void settle(std::chrono::nanoseconds limit = detail::environment_limit()) {
     auto all = whole();
     if (detail::operation_base::any_active()) detail::operation_base::settle(all.identity());
-    detail::settle_queue(all);
+    detail::settle_queue(all, limit);
   }
   // Tells the other workers and the servers of the part that this worker makes; the workers that are in it.
   template <class Comm>

@@ -26,7 +26,7 @@ inline constexpr const char* opening_stage = "opening the communicator, which ta
 /// An operation under way. Whoever waits for one drives all that its thread has started: a peer may need any of them.
 class operation_base {
  public:
-  operation_base() { active().push_back(this); }
+  operation_base() { active().push_back({this}); }
   operation_base(const operation_base&) = delete;
   operation_base(operation_base&&) = delete;
   operation_base& operator=(const operation_base&) = delete;
@@ -70,18 +70,28 @@ class operation_base {
     return report_;
   }
 
-  /// Drives every operation of this thread once, in the order in which they were started.
+  /// Drives every operation of this thread once, in the order in which they were started; not those behind one of their group that
+  /// is itself in the queue, or the time for many would grow with their square.
   static bool progress_all() noexcept {
     bool moved = false;
+    const void* queue = nullptr;  // the last that was come upon
     auto& all = active();
     for (std::size_t i = 0; i < all.size();) {
-      auto* const op = all[i];
+      if (queue != nullptr && all[i].queue == queue) {
+        ++i;
+        continue;
+      }
+      auto* const op = all[i].operation;
       const bool outermost = !std::exchange(op->driven_, true);
       if (op->progress()) {
         moved = true;
         op->renew_those_behind();
       }
-      if (i < all.size() && all[i] == op) ++i;  // done ones have left
+      if (i < all.size() && all[i].operation == op) {  // done ones have left
+        if (op->is_in_queue()) queue = op->group();
+        all[i].queue = op->patience_.limited() || !op->is_in_queue() ? nullptr : op->group();
+        ++i;
+      }
       if (!outermost) continue;
       op->driven_ = false;
       if (op->done()) op->let_go(left_by_driver);
@@ -100,7 +110,7 @@ class operation_base {
         last = clock::now();
         continue;
       }
-      const auto same = [&](const operation_base* op) { return op->group() == group; };
+      const auto same = [&](const under_way& u) { return u.operation->group() == group; };
       if (std::none_of(active().begin(), active().end(), same) && clock::now() - last > patience) return;
       yield();
     }
@@ -109,7 +119,7 @@ class operation_base {
   void detach() noexcept { leave(); }
   /// The opposite: it moves on with all that this thread has started.
   void attach() {
-    if (!done_) active().push_back(this);
+    if (!done_) active().push_back({this});
   }
   /// Whether there is a deadline: then nothing may block for longer.
   [[nodiscard]] bool is_limited() const noexcept { return patience_.limited(); }
@@ -144,6 +154,8 @@ class operation_base {
   [[nodiscard]] virtual operation_base& who_waits() { return *this; }
   /// It waits for others of its group that came before it.
   [[nodiscard]] virtual bool waits_for_turn() { return false; }
+  /// It has not begun, and cannot before those of its group that were started before it.
+  [[nodiscard]] virtual bool is_in_queue() { return false; }
   /// It waits, but for nobody else.
   [[nodiscard]] virtual bool is_held_up() { return false; }
   /// Another rank has waited too long already.
@@ -169,9 +181,11 @@ class operation_base {
   }
   // As long as they move on whose turn it is, the others' time does not run.
   void renew_those_behind() noexcept {
-    for (auto* const other : active()) {
-      auto& waits = other->who_waits();
-      if (other != this && waits.patience_.limited() && waits.waits_for_turn() && waits.group() == group()) waits.patience_.renew();
+    for (const auto& u : active()) {
+      if (u.queue != nullptr) continue;
+      auto& waits = u.operation->who_waits();
+      if (u.operation != this && waits.patience_.limited() && waits.waits_for_turn() && waits.group() == group())
+        waits.patience_.renew();
     }
   }
   template <class F>
@@ -188,9 +202,16 @@ class operation_base {
     inside_ = false;
     return moved;
   }
-  void leave() noexcept { std::erase(active(), this); }
-  static std::vector<operation_base*>& active() noexcept {
-    thread_local std::vector<operation_base*> all;
+  void leave() noexcept {
+    std::erase_if(active(), [this](const under_way& u) { return u.operation == this; });
+  }
+  // `queue`: the group in whose queue it was last seen, if it has no deadline. Of many that wait nothing else is looked at.
+  struct under_way {
+    operation_base* operation;
+    const void* queue = nullptr;
+  };
+  static std::vector<under_way>& active() noexcept {
+    thread_local std::vector<under_way> all;
     return all;
   }
 

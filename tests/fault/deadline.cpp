@@ -3,7 +3,7 @@
 //
 // One rank of several lets the others wait; they have to be told of it in time, by name, and to end in peace.
 //
-//     mpirun -np 3 deadline never|first|refused|plan|late|levels|served|stopped|killed|barrier|throws [elements]
+//     mpirun -np 3 deadline never|first|refused|plan|late|levels|served|workers|idle|stopped|killed|barrier|throws [elements]
 //
 // Prints the seconds until the others knew. Exit status 0: all was as it should be (killed: rank 0 prints whether it was for all
 // that live, and aborts, for nobody can finalise).
@@ -162,10 +162,44 @@ struct program {
     } catch (const omni::timeout& e) {
       std::printf("served, np %d: rank %d: %s\n", ranks, rank, e.what());
       return is_last || e.peers() == std::vector<int>{cluster.size() - 1} ? 0 : 1;
+    } catch (const omni::error& e) {  // of the servers, that others have left
+      std::printf("served, np %d: rank %d: %s\n", ranks, rank, e.what());
+      return is_last ? 0 : 1;
     }
+  }
+  // Their first call among themselves: MPI still duplicates their communicator when it goes with the cluster.
+  [[nodiscard]] int leave_workers() const {
+    omni::cluster cluster{MPI_COMM_WORLD, omni::dedicated{.servers = 1}};
+    if (cluster.is_server()) return cluster.serve_only(omni::reduction<float>{});
+    std::vector<float> x(1000, 1.0F);
+    omni::allreduce(cluster, x);
+    if (cluster.rank() != 0) std::this_thread::sleep_for(late);
+    try {
+      omni::reduce(cluster, x, omni::deadline{limit});
+    } catch (const omni::timeout& e) {
+      std::printf("workers, np %d: rank %d: %s\n", ranks, rank, e.what());
+    }
+    return 0;
+  }
+  // A worker that has nothing to do leaves long before the others call: no deadline of theirs, or its own, is over.
+  [[nodiscard]] int leave_at_once() const {
+    omni::cluster cluster{MPI_COMM_WORLD, omni::dedicated{.servers = 1}};
+    if (cluster.is_server()) return cluster.serve_only(omni::reduction<float>{});
+    if (cluster.rank() == 0) return 0;
+    std::this_thread::sleep_for(late);
+    try {
+      std::vector<float> x(1000, 1.0F);
+      omni::allreduce(cluster, x);
+    } catch (const omni::error& e) {
+      std::printf("idle, np %d: rank %d: %s\n", ranks, rank, e.what());
+      return std::string(e.what()) == "omni: rank 0 has left the cluster" ? 0 : 1;
+    }
+    return 1;
   }
   [[nodiscard]] int run() const {
     if (mode == "served") return leave_servers();
+    if (mode == "workers") return leave_workers();
+    if (mode == "idle") return leave_at_once();
     if (mode == "late") return come_late();
     if (mode == "levels") return leave_stages();
     std::vector<float> x(elements, 0.0F);

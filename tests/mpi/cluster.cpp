@@ -25,6 +25,15 @@ namespace {
 using testing::rank;
 using testing::size;
 
+struct throws_thirteen {
+  static constexpr bool commutative = true;
+  [[nodiscard]] float identity() const { return 0; }
+  float operator()(float a, float b) const {
+    if (a + b > 13) throw std::runtime_error("thirteen");
+    return a + b;
+  }
+};
+
 std::string run_on(omni::cluster<omni::detail::mpi_members>& cluster, patterns::shape shape, std::uint64_t seed, std::size_t n,
                    bool waits) {
   const auto p = testing::problem<float, omni::sum>::make<patterns::wild>(shape, seed, cluster.size(), n);
@@ -274,4 +283,49 @@ TEST_CASE("ranks that want different or impossible numbers of servers are told")
         "omni: ranks disagree about the number of servers: rank 0 called with 1, rank 2 with 2");
   const auto announced = rank() == 1 ? what_of(omni::serving{}) : what_of(omni::dedicated{.servers = 2});
   CHECK(announced == "omni: dedicated wants 2 servers, but 1 ranks were started to serve");
+}
+
+TEST_CASE("a cluster is made, and served, while requests on another communicator are under way") {
+  if (size() < 3) return;
+  std::vector<int> x(1000, 1), y(1000, 1);
+  // Whichever rank waits first needs the others, who are in the making of the cluster, or serve.
+  auto before = omni::iallreduce(MPI_COMM_WORLD, x);
+  if (rank() == 1) before.wait();
+  omni::cluster cluster{MPI_COMM_WORLD, omni::dedicated{.servers = 1}};
+  auto beside = omni::iallreduce(MPI_COMM_WORLD, y);
+  if (cluster.is_server()) {
+    cluster.serve_only(omni::reduction<float>{});
+  } else {
+    beside.wait();
+    std::vector<float> z(1000, 1);
+    omni::allreduce(cluster, z);
+    CHECK(z == std::vector<float>(1000, static_cast<float>(cluster.size())));
+  }
+  before.wait();
+  beside.wait();
+  CHECK(x == std::vector<int>(1000, size()));
+  CHECK(y == std::vector<int>(1000, size()));
+}
+
+TEST_CASE("a worker whose own pairs cannot be merged: the others hear of it in the same call, the first or a later one") {
+  if (size() < 3) return;
+  for (const bool is_first : {true, false}) {
+    const testing::leaks_are_meant meant;
+    omni::cluster cluster{MPI_COMM_WORLD, omni::dedicated{.servers = 1}};
+    if (cluster.is_server()) {
+      CHECK(cluster.serve_only(omni::reduction<float>{}, omni::reduction<float, throws_thirteen>{}) == 0);
+      continue;
+    }
+    const std::vector<std::uint32_t> keys{1, 1, 3};  // merged here, before anything is sent
+    const std::vector<float> values{1, cluster.rank() == 0 ? 13.0F : 1.0F, 3};
+    if (!is_first) omni::allreduce(cluster, omni::sparse_view{keys, values});
+    std::string heard;
+    try {
+      omni::allreduce(cluster, omni::sparse_view{keys, values}, throws_thirteen{});
+    } catch (const std::exception& e) {
+      heard = e.what();
+    }
+    CHECK(heard == (cluster.rank() == 0 ? "thirteen" : "omni: rank 0 has left the cluster"));
+    MPI_Barrier(cluster.workers());  // nobody has left yet
+  }
 }

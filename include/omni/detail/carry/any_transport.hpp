@@ -57,8 +57,8 @@ class any_transport : public interface {
   [[nodiscard]] virtual std::optional<std::vector<int>> call_roll(std::chrono::nanoseconds /*time*/) { return std::nullopt; }
   /// Whether it can.
   [[nodiscard]] virtual bool has_roll() const { return false; }
-  /// Tells the other ranks, whatever they are at, that nothing more will come from this one: to them a roll is called then. False
-  /// if it cannot. Whether another rank has told that, as far as is_roll_called() has heard.
+  /// Tells the other ranks, whatever they are at, that nothing more will come from this one; false if it cannot. Whether another
+  /// rank has told that, as far as is_roll_called() has heard.
   [[nodiscard]] virtual bool say_farewell() { return false; }
   [[nodiscard]] virtual bool has_left(int /*rank*/) const { return false; }
 

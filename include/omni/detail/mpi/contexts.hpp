@@ -36,6 +36,14 @@ class mpi_contexts {
     if (last.context == nullptr || last.comm != user || last.freed != freed) last = {user, &find(user), freed};
     return *last.context;
   }
+  /// The same, if there is one.
+  static mpi_context* known(MPI_Comm user) {
+    mpi_context* found = nullptr;
+    int flag = 0;
+    if (const int key = keyval(); key != MPI_KEYVAL_INVALID && user != MPI_COMM_NULL)
+      check(MPI_Comm_get_attr(user, key, static_cast<void*>(&found), &flag), "MPI_Comm_get_attr");
+    return flag != 0 ? found : nullptr;
+  }
   /// The operation of MPI that a reduction goes by; one that is made is freed by MPI_Finalize.
   static MPI_Op operation_of(const mpi_reduction& r) {
     if (const MPI_Op own = r.operation(); own != MPI_OP_NULL) return own;
@@ -54,12 +62,8 @@ class mpi_contexts {
 
  private:
   static mpi_context& find(MPI_Comm user) {
+    if (auto* const found = known(user); found != nullptr) return *found;
     int flag = 0;
-    if (const int key = keyval(); key != MPI_KEYVAL_INVALID && user != MPI_COMM_NULL) {
-      mpi_context* known = nullptr;
-      check(MPI_Comm_get_attr(user, key, static_cast<void*>(&known), &flag), "MPI_Comm_get_attr");
-      if (flag != 0) return *known;
-    }
     if (user == MPI_COMM_NULL) throw usage("omni: the communicator is MPI_COMM_NULL");
     check(MPI_Initialized(&flag), "MPI_Initialized");
     if (flag == 0) throw usage("omni: MPI_Init has not been called");

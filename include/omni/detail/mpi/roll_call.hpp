@@ -16,7 +16,7 @@ namespace omni::detail {
 
 /// Finds out who is missing when a rank has waited too long: it tells all others that it is there, and so does every rank that
 /// hears of it while it waits, too. Those that have not told after a while are missing. A rank calls once; the communicator is
-/// given up afterwards. One that leaves it then can tell so, too.
+/// given up afterwards. A rank that has left tells so by the same tag, which calls no roll.
 class mpi_roll_call {
  public:
   /// Whether a rank has called. Precondition for all: the communicator is the library's own.
@@ -29,7 +29,7 @@ class mpi_roll_call {
       int word = 0, words = 0;
       check(MPI_Recv(&word, 1, MPI_INT, status.MPI_SOURCE, tag, comm, &status), "MPI_Recv");
       check(MPI_Get_count(&status, MPI_INT, &words), "MPI_Get_count");
-      called_ = true;
+      called_ = called_ || words == 0;  // who has left may have done its part of what is under way
       note(words == 0 ? here_ : left_, status.MPI_SOURCE, comm);
     }
   }

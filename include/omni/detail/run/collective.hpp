@@ -392,6 +392,7 @@ class collective : public operation_base {
     if (transport_.servers() != 0 || doomed_->spent()) transport_.expect_usable();
   }
   bool waits_for_turn() override { return stage_ == stage::queued || (stage_ == stage::running && !begun_); }
+  bool is_in_queue() override { return stage_ == stage::queued && !holds_turn_ && !call_.is_stage; }
   bool is_held_up() override { return stage_ == stage::running && call_.is_held_up(); }
   // Who waits too long calls the roll, and whoever waits as well answers. Who does not is missing.
   bool is_given_up() override { return transport_.is_roll_called(); }

@@ -10,6 +10,8 @@
 #include <optional>
 #include <string_view>
 
+#include "../../deadline.hpp"
+#include "../../error.hpp"
 #include "../../operation.hpp"
 #include "../../report.hpp"
 #include "../../topology/automatic.hpp"
@@ -20,6 +22,7 @@
 #include "../call/trace.hpp"
 #include "../call/typed_call.hpp"
 #include "../carry/any_transport.hpp"
+#include "../carry/settle.hpp"
 #include "../pairs/distinct.hpp"
 #include "../pairs/recorded_pairs.hpp"
 #include "../pairs/sparse_call.hpp"
@@ -120,13 +123,22 @@ class pair_exchange {
       failure_ = std::current_exception();
       if (transport.servers() != 0) {
         // They take no round that tells of it, and would take the next call for this one.
-        if (const auto why = reason_to_break(failure_)) transport.mark_broken(*why);
+        if (const auto why = reason_to_break(failure_)) leave(transport, *why);
         throw;
       }
       pairs_.pairs = 0;
     }
     pairs_.sizes = {pairs_.pairs == 0 ? 0 : pairs_.keys[pairs_.pairs - 1], pairs_.pairs, pairs_.width};
     merging_ = watch_.elapsed();
+  }
+  // In the first call the others have to come before they can be told.
+  [[gnu::cold]] void leave(any_transport& transport, const std::string& why) const {
+    try {
+      settle_queue(transport, waits_at_most(plan_.limit));
+      static_cast<void>(transport.say_farewell());
+    } catch (const timeout&) {  // NOLINT(bugprone-empty-catch): there is an error already
+    }
+    transport.mark_broken(why);
   }
   void tell(record_rounds rounds) {
     auto& terms = pairs_.given;

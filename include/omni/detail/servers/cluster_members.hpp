@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "../../error.hpp"
+#include "../../request.hpp"
 #include "../../topology/dedicated.hpp"
 #include "../../transport/mpi.hpp"
 #include "../call/pause.hpp"
@@ -131,8 +132,14 @@ class mpi_members {
   }
   void close() {
     transport_.reset();
-    if (workers_ != MPI_COMM_NULL) MPI_Comm_free(&workers_);
-    if (all_ != MPI_COMM_NULL) MPI_Comm_free(&all_);
+    if (may_free(workers_)) MPI_Comm_free(&workers_);
+    if (may_free(all_)) MPI_Comm_free(&all_);
+  }
+  // After a deadline that was over before all ranks had come to it, MPI may still duplicate it, and Open MPI would die of that.
+  static bool may_free(MPI_Comm comm) {
+    if (comm == MPI_COMM_NULL) return false;
+    auto* const known = mpi_contexts::known(comm);
+    return known == nullptr || known->is_usable() || known->ready();
   }
 
   mpi_members(MPI_Comm comm, role mine) {
@@ -142,6 +149,8 @@ class mpi_members {
     if (comm == MPI_COMM_NULL) throw usage("omni: the communicator is MPI_COMM_NULL");
     expect_intra(comm);
     const int rank = rank_in(comm), size = size_of(comm);
+    // MPI drives nothing of ours, and a peer may need what is under way before it comes here.
+    if (operation_base::any_active()) operation_base::settle(mpi_contexts::known(comm));
     std::vector<role> all(static_cast<std::size_t>(size));
     const std::array<int, 2> told{mine.serves, mine.servers};
     check(MPI_Allgather(told.data(), 2, MPI_INT, all.data(), 2, MPI_INT, comm), "MPI_Allgather");

@@ -16,6 +16,7 @@
 
 #include "../../error.hpp"
 #include "../../reduction.hpp"
+#include "../../request.hpp"
 #include "../call/call.hpp"
 #include "../call/pause.hpp"
 #include "../call/stopwatch.hpp"
@@ -55,7 +56,7 @@ class server_loop {
   void run() {
     try {
       for (idleness idle; !groups_.empty();) {
-        bool moved = false;
+        bool moved = operation_base::any_active() && operation_base::progress_all();  // the program's own requests
         for (const auto& g : groups_)
           if (advance(*g)) moved = true;
         std::erase_if(groups_, [](const auto& g) { return g->deserted; });
@@ -109,9 +110,8 @@ class server_loop {
     if (!begin(g)) return false;
     if (!g.call->done()) {
       if (g.call->progress()) return true;
-      if (!g.transport.is_roll_called()) return false;
       // Workers that ask are told that this server is there; which of them is missing it cannot know.
-      g.transport.answer_roll();
+      if (g.transport.is_roll_called()) g.transport.answer_roll();
       for (int w = 0; w < g.transport.size() - g.members->servers(); ++w)
         if (g.transport.has_left(w)) g.call->dismiss(static_cast<std::size_t>(w));
       if (!g.call->deserted()) return false;

@@ -79,7 +79,7 @@ class threads {
   }
   /// Whether another rank has waited too long.
   [[nodiscard]] bool is_roll_called() const {
-    return std::any_of(inboxes_->begin(), inboxes_->end(), [](const inbox& i) { return i.waited_too_long || i.left; });
+    return std::any_of(inboxes_->begin(), inboxes_->end(), [](const inbox& i) { return i.waited_too_long.load(); });
   }
   /// The ranks that do not answer in that time.
   [[nodiscard]] std::optional<std::vector<int>> call_roll(std::chrono::nanoseconds time) {
