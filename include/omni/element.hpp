@@ -13,8 +13,8 @@ namespace omni {
 
 /// What a tensor is made of: anything that may be copied as bytes.
 template <class T>
-concept element =
-    std::is_trivially_copyable_v<T> && std::is_object_v<T> && !std::is_const_v<T> && !std::is_pointer_v<T> && alignof(T) <= 64;
+concept element = std::is_trivially_copyable_v<T> && std::is_object_v<T> && !std::is_const_v<T> && !std::is_volatile_v<T> &&
+                  !std::is_pointer_v<T> && alignof(T) <= 64;
 
 namespace detail {
 /// All bits if a > bound, else none. Without branches, those that compilers add included, conversions become vectors.

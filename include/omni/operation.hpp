@@ -257,6 +257,26 @@ concept has_identity_member = requires(const Op& op) {
   { op.identity() } -> std::convertible_to<T>;
 };
 
+/// Whether what an operation says of itself means anything: `commutative` and `name` are static, `name` is text, and `identity()`
+/// gives an element.
+template <class Op>
+inline constexpr bool has_static_traits = !requires {
+  requires std::is_member_object_pointer_v<decltype(&Op::commutative)>;
+}
+&&!requires { requires std::is_member_object_pointer_v<decltype(&Op::name)>; };
+template <class Op>
+inline constexpr bool has_odd_name = requires {
+  Op::name;
+}
+&&!requires {
+  { Op::name } -> std::convertible_to<std::string_view>;
+};
+template <class Op, class T>
+inline constexpr bool has_odd_identity = requires(const Op& op) {
+  op.identity();
+}
+&&!has_identity_member<Op, T>;
+
 template <class Op>
 constexpr bool declares_not_commutative() {
   if constexpr (requires {

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <concepts>
 #include <utility>
 
 #include "../../deadline.hpp"
@@ -27,6 +28,15 @@ class engine : public interface {
   /// After an error here: tells the others.
   virtual void give_up() noexcept = 0;
   virtual void finish(report& r) const = 0;
+};
+
+template <class Engine>
+concept drives = requires(Engine& e, const Engine& done, report& r) {
+  e.start();
+  { e.progress() } -> std::convertible_to<bool>;
+  e.wait();
+  { done.done() } -> std::convertible_to<bool>;
+  done.finish(r);
 };
 
 /// An engine of a topology's, by the members that it has: the last four are optional.

@@ -54,8 +54,8 @@ class tensor_group {
   [[nodiscard]] std::uint64_t fingerprint() const { return mixed(tensors_.size(), shape_); }
   /// What it keeps beside the tensors: nothing for each block.
   [[nodiscard]] std::size_t kept_bytes() const {
-    return (in_.capacity() + out_.capacity()) * sizeof(in_[0]) + tensors_.capacity() * sizeof(extent) +
-           index_.capacity() * sizeof(index_[0]);
+    return (in_.capacity() + out_.capacity()) * sizeof(std::span<std::byte>) + tensors_.capacity() * sizeof(extent) +
+           index_.capacity() * sizeof(std::uint32_t);
   }
   /// The tensor that a block is of.
   [[nodiscard]] std::size_t tensor(std::size_t block) const {

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <chrono>
+#include <concepts>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <type_traits>
 #include <utility>
@@ -53,6 +55,9 @@ inline constexpr bool is_null_value = false;
 template <class T>
 inline constexpr bool is_null_value<null_value<T>> = true;
 
+template <class A>
+inline constexpr bool is_copied = std::is_copy_constructible_v<std::decay_t<A>>;  // a function by its address
+
 template <class A, class T>
 consteval kind kind_of() {
   if constexpr (partitioner<A>) return kind::partitioner;
@@ -65,7 +70,7 @@ consteval kind kind_of() {
   else if constexpr (std::is_same_v<A, root>) return kind::root;
   else if constexpr (std::is_same_v<A, part_sizes>) return kind::sizes;
   else if constexpr (is_null_value<A>) return kind::null;
-  else if constexpr (element<T>) {
+  else if constexpr (element<T> && is_copied<A>) {
     if constexpr (operation<decltype(normalized<A, T>(std::declval<const A&>())), T>) return kind::operation;
     else return kind::none;
   } else {
@@ -103,12 +108,30 @@ consteval bool adds_or_not() {
   else return true;
 }
 
+/// Whether an argument, if it is an operation, says of itself what can be understood.
+template <class A, class T>
+consteval bool is_clear() {
+  if constexpr (kind_of<A, T>() == kind::operation) return has_static_traits<A> && !has_odd_name<A> && !has_odd_identity<A, T>;
+  else return true;
+}
+/// Whether an argument, if it is a detector, finds elements of this type.
+template <class A, class T>
+consteval bool detects() {
+  if constexpr (kind_of<A, T>() == kind::detector)
+    return requires(const A& d, std::span<const T> run, std::size_t block, const T& identity) {
+      { d.mark(run, block, identity) } -> std::convertible_to<std::uint64_t>;
+    };
+  else return true;
+}
+
 /// Whether A... are a legal tail of a call on elements of type T; says what is wrong if not.
 template <collective_kind C, class T, class... A>
 consteval bool legal() {
   constexpr bool type = element<T>;
-  static_assert(type, "omni: elements must be trivially copyable, not const and not pointers");
-  constexpr bool known = !type || ((kind_of<A, T>() != kind::none) && ...);
+  static_assert(type, "omni: elements must be trivially copyable, not const or volatile, and not pointers");
+  constexpr bool may_copy = !type || ((kind_of<A, T>() != kind::none || is_copied<A>)&&...);
+  static_assert(may_copy, "omni: operations and policies are copied, and one of the arguments cannot be");
+  constexpr bool known = !type || !may_copy || ((kind_of<A, T>() != kind::none) && ...);
   static_assert(known,
                 "omni: an argument is neither an operation on this element type nor a policy (partitioner, zero detector, "
                 "topology, compressor) nor a deadline, nor what the collective takes besides (for MPI_SUM write omni::sum{}, for "
@@ -140,6 +163,12 @@ consteval bool legal() {
   static_assert(one_limit, "omni: two deadlines were given");
   constexpr bool one_operation = !type || count_of<kind::operation, T, A...> <= 1;
   static_assert(one_operation, "omni: two operations were given");
+  constexpr bool clear = !type || (is_clear<A, T>() && ...);
+  static_assert(clear,
+                "omni: what the operation says of itself is not understood: commutative and name are static constexpr, name is a "
+                "std::string_view, identity() gives an element");
+  constexpr bool finds = !type || (detects<A, T>() && ...);
+  static_assert(finds, "omni: the zero detector has no mark() for elements of this type");
   constexpr bool sums = !type || !known || only_copies(C) || count_of<kind::operation, T, A...> == 1 || operation<sum, T>;
   static_assert(sums, "omni: elements of this type have no +; give an operation");
 
@@ -156,9 +185,9 @@ consteval bool legal() {
                 "omni: a null_value is given at most once, to allgather and broadcast only, and is one of the elements' type");
   constexpr bool runs = C == collective_kind::allreduce || ((kind_of<A, T>() != kind::topology || is_for_family<A>)&&...);
   static_assert(runs, "omni: reduce_scatter, allgather, reduce and broadcast run by automatic, colocated or hierarchical<>");
-  return type && known && one_role && one_partitioner && one_detector && one_arithmetic && one_topology && one_limit &&
-         one_operation && sums && compressors <= 1 && encodable && sums_codes && asks && even && reduces &&
-         roots <= (has_root ? 1 : 0) && sizes <= (has_sizes ? 1 : 0) && null && runs;
+  return type && may_copy && known && clear && finds && one_role && one_partitioner && one_detector && one_arithmetic &&
+         one_topology && one_limit && one_operation && sums && compressors <= 1 && encodable && sums_codes && asks && even &&
+         reduces && roots <= (has_root ? 1 : 0) && sizes <= (has_sizes ? 1 : 0) && null && runs;
 }
 
 /// The parts of a call beside its data, each given or defaulted.

@@ -31,6 +31,9 @@ class collective_by final : private copied_topology<Topology>, public collective
       std::is_constructible_v<engine_type, const Topology&, const call&, any_transport&, any_datagrams&>;
   static_assert(takes_datagrams || std::is_constructible_v<engine_type, const Topology&, const call&, any_transport&, any_mailbox&>,
                 "omni: the topology's engine cannot be made from (topology, call, transport, mailbox); see omni::topology");
+  static_assert(drives<engine_type>,
+                "omni: the topology's engine lacks start(), progress(), wait(), done() const or finish(report&) const; see "
+                "omni::topology");
 
  public:
   collective_by(any_transport& transport, const call& c, const Topology& topology, std::shared_ptr<any_transport> own = nullptr)
