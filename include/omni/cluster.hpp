@@ -191,7 +191,7 @@ class cluster {
     // Servers have to hear of it, whatever deadlines there are; after an error ranks may be missing for ever.
     settle(broken_.empty() ? std::chrono::seconds(0) : std::chrono::seconds(10));
     // After an error the servers may be in any call.
-    if (!broken_.empty() && whole().say_farewell()) return;
+    if (!broken_.empty() && whole().say_farewell(size())) return;
     detail::mailbox_room room;
     if constexpr (may_lose) detail::leave_slots(whole().open_datagrams(room), size(), servers());
     else detail::tell_servers(whole().open(room), size(), servers(), detail::packet_leave, {});

@@ -79,7 +79,7 @@ TEST_CASE("carry: what a transport does not offer has a default") {
   CHECK(there.is_usable());
   CHECK_FALSE(there.is_roll_called());
   CHECK_FALSE(there.call_roll({}).has_value());
-  CHECK_FALSE(there.say_farewell());
+  CHECK_FALSE(there.say_farewell(0));
   CHECK_FALSE(there.has_left(1));
   CHECK_FALSE(there.agrees_first());
   CHECK_FALSE(there.checks_calls());

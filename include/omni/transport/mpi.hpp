@@ -66,7 +66,7 @@ class mpi {
   [[nodiscard]] bool is_roll_called() { return context_->is_roll_called(); }
   [[nodiscard]] std::optional<std::vector<int>> call_roll(std::chrono::nanoseconds time) { return context_->call_roll(time); }
   void answer_roll() { context_->answer_roll(); }
-  [[nodiscard]] bool say_farewell() { return context_->say_farewell(); }
+  [[nodiscard]] bool say_farewell(int first) { return context_->say_farewell(first); }
   [[nodiscard]] bool has_left(int rank) const { return context_->has_left(rank); }
 
   using mailbox = detail::window_mailbox<detail::mpi_messages, detail::mpi_context>;

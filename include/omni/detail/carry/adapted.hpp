@@ -163,9 +163,9 @@ class adapted : public any_transport {
   [[nodiscard]] bool has_roll() const override {
     return requires(plain & t, std::chrono::nanoseconds time) { t.call_roll(time); };
   }
-  [[nodiscard]] bool say_farewell() override {
-    if constexpr (requires { inner_.say_farewell(); }) return inner_.say_farewell();
-    else return any_transport::say_farewell();
+  [[nodiscard]] bool say_farewell(int first) override {
+    if constexpr (requires { inner_.say_farewell(first); }) return inner_.say_farewell(first);
+    else return any_transport::say_farewell(first);
   }
   [[nodiscard]] bool has_left(int rank) const override {
     if constexpr (requires { inner_.has_left(rank); }) return inner_.has_left(rank);

@@ -57,9 +57,9 @@ class any_transport : public interface {
   [[nodiscard]] virtual std::optional<std::vector<int>> call_roll(std::chrono::nanoseconds /*time*/) { return std::nullopt; }
   /// Whether it can.
   [[nodiscard]] virtual bool has_roll() const { return false; }
-  /// Tells the other ranks, whatever they are at, that nothing more will come from this one; false if it cannot. Whether another
-  /// rank has told that, as far as is_roll_called() has heard.
-  [[nodiscard]] virtual bool say_farewell() { return false; }
+  /// Tells the ranks from `first` on, whatever they are at, that nothing more will come from this one; false if it cannot. Whether
+  /// another rank has told that, as far as is_roll_called() has heard.
+  [[nodiscard]] virtual bool say_farewell(int /*first*/) { return false; }
   [[nodiscard]] virtual bool has_left(int /*rank*/) const { return false; }
 
   // ---- what is the same on all ranks, once the transport is open

@@ -125,10 +125,10 @@ class mpi_context : public opened_communicator, public call_order, public std::e
   void answer_roll() {
     if (is_roll_called()) roll_.answer(comm());
   }
-  /// Tells the other ranks that nothing more will come from this one, in no operation. False if it cannot yet.
-  [[nodiscard]] bool say_farewell() {
+  /// Tells the ranks from `first` on that nothing more will come from this one, in no operation. False if it cannot yet.
+  [[nodiscard]] bool say_farewell(int first) {
     if (!is_ready()) return false;
-    mpi_roll_call::leave(comm());
+    mpi_roll_call::leave(comm(), first);
     return true;
   }
   [[nodiscard]] bool has_left(int rank) const { return roll_.has_left(rank); }

@@ -35,10 +35,10 @@ class mpi_roll_call {
   }
   /// Tells all others, once.
   void answer(MPI_Comm comm) {
-    if (!std::exchange(told_, true)) tell(comm, 0);
+    if (!std::exchange(told_, true)) tell(comm, 0, 0);
   }
-  /// Tells all others that this rank has left: nothing more will come from it.
-  static void leave(MPI_Comm comm) { tell(comm, 1); }
+  /// Tells the ranks from `first` on that this one has left: nothing more will come from it.
+  static void leave(MPI_Comm comm, int first) { tell(comm, 1, first); }
   /// Whether a rank has told that, as far as is_called() has heard.
   [[nodiscard]] bool has_left(int rank) const { return !left_.empty() && left_[static_cast<std::size_t>(rank)]; }
   /// The ranks that do not answer in that time, ascending.
@@ -56,10 +56,10 @@ class mpi_roll_call {
  private:
   static constexpr int tag = 32767;  // above those of calls
 
-  static void tell(MPI_Comm comm, int words) {
+  static void tell(MPI_Comm comm, int words, int first) {
     static const int word = 0;
     const int ranks = size_of(comm), mine = rank_in(comm);
-    for (int r = 0; r < ranks; ++r) {
+    for (int r = first; r < ranks; ++r) {
       if (r == mine) continue;
       // Eager: there is nothing to wait for, and it may be that nobody receives it.
       MPI_Request sending = MPI_REQUEST_NULL;

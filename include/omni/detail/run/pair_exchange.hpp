@@ -8,10 +8,10 @@
 #include <cstdint>
 #include <exception>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "../../deadline.hpp"
-#include "../../error.hpp"
 #include "../../operation.hpp"
 #include "../../report.hpp"
 #include "../../topology/automatic.hpp"
@@ -131,14 +131,14 @@ class pair_exchange {
     pairs_.sizes = {pairs_.pairs == 0 ? 0 : pairs_.keys[pairs_.pairs - 1], pairs_.pairs, pairs_.width};
     merging_ = watch_.elapsed();
   }
-  // In the first call the others have to come before they can be told.
+  // Tells the servers. In the first call all ranks have to come before they can be told.
   [[gnu::cold]] void leave(any_transport& transport, const std::string& why) const {
+    transport.mark_broken(why);
     try {
       settle_queue(transport, waits_at_most(plan_.limit));
-      static_cast<void>(transport.say_farewell());
-    } catch (const timeout&) {  // NOLINT(bugprone-empty-catch): there is an error already
+      static_cast<void>(transport.say_farewell(transport.size()));
+    } catch (...) {  // NOLINT(bugprone-empty-catch): there is an error already
     }
-    transport.mark_broken(why);
   }
   void tell(record_rounds rounds) {
     auto& terms = pairs_.given;

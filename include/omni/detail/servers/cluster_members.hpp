@@ -8,6 +8,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <numeric>
 #include <optional>
@@ -136,10 +137,14 @@ class mpi_members {
     if (may_free(all_)) MPI_Comm_free(&all_);
   }
   // After a deadline that was over before all ranks had come to it, MPI may still duplicate it, and Open MPI would die of that.
-  static bool may_free(MPI_Comm comm) {
+  static bool may_free(MPI_Comm comm) noexcept {
     if (comm == MPI_COMM_NULL) return false;
-    auto* const known = mpi_contexts::known(comm);
-    return known == nullptr || known->is_usable() || known->ready();
+    try {
+      auto* const known = mpi_contexts::known(comm);
+      return known == nullptr || known->is_usable() || known->ready();
+    } catch (const std::exception&) {  // of MPI
+      return false;
+    }
   }
 
   mpi_members(MPI_Comm comm, role mine) {

@@ -95,7 +95,7 @@ class threads {
   }
   void answer_roll() { (*inboxes_)[static_cast<std::size_t>(rank_)].waited_too_long.store(true); }
   /// Nothing more will come from this rank.
-  [[nodiscard]] bool say_farewell() {
+  [[nodiscard]] bool say_farewell(int /*first*/) {
     (*inboxes_)[static_cast<std::size_t>(rank_)].left.store(true);
     return true;
   }
