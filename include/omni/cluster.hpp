@@ -56,11 +56,12 @@ concept can_part = requires(const Members& m, const Comm& comm) {
 /// omni::allreduce, iallreduce and plan with the cluster in the place of a communicator. The default topology is `dedicated`. Other
 /// topologies, and the other collectives, run among the workers alone.
 ///
-/// Requests that are under way when a worker's cluster goes are finished first; those under way when it is made, or while a server
-/// serves, move on. A worker leaves when all ranks have come to the cluster, but after an error it waits for that 10 s at most. All
-/// workers give a call the same kind of topology:
-/// with servers, or without, where they would wait for each other. A server that is destroyed without serving leaves the workers
-/// waiting.
+/// Requests that are under way when a worker's cluster goes are finished first, and so are those on the communicator that one is
+/// made of; a server's own move on while it serves. A worker leaves when all ranks have come to the cluster; after an error it
+/// gives up when nothing has moved for 10 s.
+///
+/// All workers give a call the same kind of topology: with servers, or without; else they would wait for each other. A server that
+/// is destroyed without serving leaves the workers waiting.
 ///
 /// With `servers = 0` the servers are the ranks that say so with omni::serving, as the program `omni-server` does; if there are
 /// none, the workers fold for themselves. All workers give the same number: `mismatch` if not, where the cluster is made of an MPI
@@ -88,8 +89,8 @@ class cluster {
   /// A part of a cluster: the workers of a communicator, in its order, with the cluster's servers. Collective over the workers of
   /// `of`, each of which gives the communicator that it is in; it blocks, and finishes first what is under way on `of`. Only of MPI
   /// communicators. Costs two small allreduces, a packet to each server and back, and the making of two communicators of each part,
-  /// for which servers let all other calls wait; OMNI_TIMEOUT reaches the allreduces only. The servers' communicators must be free
-  /// to go on one rank before the others, as they are in Open MPI and MPICH.
+  /// for which servers let all other calls wait; OMNI_TIMEOUT reaches these allreduces, and the wait for what is under way. The
+  /// servers' communicators must be free to go on one rank before the others, as they are in Open MPI and MPICH.
   /// @throws usage if the communicator has a rank that is no worker, or is none (MPI_COMM_NULL: the others get theirs), or workers
   /// give communicators that do not fit each other; mismatch if others call something else without servers. `of` stays usable.
   template <class Comm>

@@ -81,8 +81,8 @@ class patience {
     last_ = now;
     return waited_ >= (has_roll_ ? limit_ - grace() : limit_);
   }
-  /// Others that have waited as long as they may began long before.
-  [[nodiscard]] bool has_hardly_waited() const { return waited_ < limit_ / 2; }
+  /// Others whose time is up must have begun before.
+  [[nodiscard]] bool has_hardly_waited() const { return waited_ < grace(); }
   [[nodiscard]] double seconds() const { return std::chrono::duration<double>(waited_).count(); }
   /// True about once in a millisecond: for what is too dear to be done each time.
   bool now_and_then() {

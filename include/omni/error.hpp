@@ -119,7 +119,7 @@ class mismatch_of_call : public mismatch {
 /// A wait took longer than its deadline (deadline.hpp). The communicator is unusable for omni afterwards.
 class timeout : public error {
  public:
-  /// @param came_late the others had given up when this rank came.
+  /// `came_late`: the others had given up when this rank came.
   [[gnu::cold]] timeout(int this_rank, double seconds, std::string stage, std::string packet, std::vector<int> peers,
                         bool came_late = false)
       : error(detail::text() << "omni: rank " << this_rank << (came_late ? gave_up : waited(seconds, peers)) << ": " << stage

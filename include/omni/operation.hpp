@@ -275,7 +275,7 @@ template <class Op, class T>
 inline constexpr bool has_odd_identity = requires(const Op& op) {
   op.identity();
 }
-&&!has_identity_member<Op, T>;
+&&!has_identity_member<Op, T> && !has_identity_template<Op, fold_type<Op, T>>;
 
 template <class Op>
 constexpr bool declares_not_commutative() {

@@ -74,7 +74,7 @@ class operation_base {
   /// is itself in the queue, or the time for many would grow with their square.
   static bool progress_all() noexcept {
     bool moved = false;
-    const void* queue = nullptr;  // the last that was come upon
+    const void* queue = nullptr;  // the last one that was found
     auto& all = active();
     for (std::size_t i = 0; i < all.size();) {
       if (queue != nullptr && all[i].queue == queue) {

@@ -10,6 +10,6 @@ void reduce(int* data, std::size_t n) {
 #ifdef OMNI_CONTROL
   omni::allreduce(MPI_COMM_WORLD, std::span<int>(data, n));
 #else
-  omni::allreduce(MPI_COMM_WORLD, std::span<volatile int>(data, n));  // expect: "omni: elements must be .* not const or volatile"
+  omni::allreduce(MPI_COMM_WORLD, std::span<volatile int>(data, n));  // expect: "omni: elements must be .* nor volatile"
 #endif
 }

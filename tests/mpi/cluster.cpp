@@ -285,7 +285,7 @@ TEST_CASE("ranks that want different or impossible numbers of servers are told")
   CHECK(announced == "omni: dedicated wants 2 servers, but 1 ranks were started to serve");
 }
 
-TEST_CASE("a cluster is made, and served, while requests on another communicator are under way") {
+TEST_CASE("a cluster is made, and served, while requests on its communicator are under way") {
   if (size() < 3) return;
   std::vector<int> x(1000, 1), y(1000, 1);
   // Whichever rank waits first needs the others, who are in the making of the cluster, or serve.

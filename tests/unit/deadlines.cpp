@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <latch>
 #include <limits>
+#include <memory>
 #include <omni/omni.hpp>
 #include <stdexcept>
 #include <string>
@@ -339,8 +340,12 @@ TEST_CASE("a rank that comes too late: the error says so") {
 
 TEST_CASE("a worker that leaves after an error: one that has no deadline hears of it from the servers, whatever it calls") {
   std::string said;
+  std::latch left(1);
   threads::run(3, [&](threads& comm) {
     const testing::leaks_are_meant meant;
+    const std::shared_ptr<void> after_cluster(nullptr, [&](void*) {
+      if (comm.rank() == 0) left.count_down();
+    });
     omni::cluster cluster{comm, omni::dedicated{.servers = 1}};
     if (cluster.is_server()) {
       CHECK(cluster.serve_only(omni::reduction<float>{}) == 0);
@@ -351,7 +356,8 @@ TEST_CASE("a worker that leaves after an error: one that has no deadline hears o
       CHECK_THROWS_AS(omni::allreduce(cluster, x, omni::deadline{100ms}), omni::timeout);
       return;
     }
-    std::this_thread::sleep_for(300ms);
+    left.wait();
+    std::this_thread::sleep_for(300ms);  // the server shall have heard of it
     try {
       omni::allreduce(cluster, x);
     } catch (const omni::error& e) {

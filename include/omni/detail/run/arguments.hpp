@@ -128,7 +128,7 @@ consteval bool detects() {
 template <collective_kind C, class T, class... A>
 consteval bool legal() {
   constexpr bool type = element<T>;
-  static_assert(type, "omni: elements must be trivially copyable, not const or volatile, and not pointers");
+  static_assert(type, "omni: elements must be trivially copyable, not const and not pointers, nor volatile");
   constexpr bool may_copy = !type || ((kind_of<A, T>() != kind::none || is_copied<A>)&&...);
   static_assert(may_copy, "omni: operations and policies are copied, and one of the arguments cannot be");
   constexpr bool known = !type || !may_copy || ((kind_of<A, T>() != kind::none) && ...);

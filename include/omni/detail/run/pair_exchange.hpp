@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -11,7 +12,6 @@
 #include <string>
 #include <string_view>
 
-#include "../../deadline.hpp"
 #include "../../operation.hpp"
 #include "../../report.hpp"
 #include "../../topology/automatic.hpp"
@@ -131,11 +131,11 @@ class pair_exchange {
     pairs_.sizes = {pairs_.pairs == 0 ? 0 : pairs_.keys[pairs_.pairs - 1], pairs_.pairs, pairs_.width};
     merging_ = watch_.elapsed();
   }
-  // Tells the servers. In the first call all ranks have to come before they can be told.
-  [[gnu::cold]] void leave(any_transport& transport, const std::string& why) const {
-    transport.mark_broken(why);
+  // Tells the servers. In the first call all ranks have to come before they can be told, and they may wait for this one elsewhere.
+  [[gnu::cold]] static void leave(any_transport& transport, const std::string& why) noexcept {
     try {
-      settle_queue(transport, waits_at_most(plan_.limit));
+      transport.mark_broken(why);
+      settle_queue(transport, std::chrono::seconds(10));
       static_cast<void>(transport.say_farewell(transport.size()));
     } catch (...) {  // NOLINT(bugprone-empty-catch): there is an error already
     }

@@ -95,16 +95,20 @@ class server_call {
     if (stage_ == stage::greeting) return false;
     for (std::size_t w = 0; w < s_.arriving.size(); ++w)
       if (!s_.left[w] && !s_.parting[w] && (s_.calls[w].element_size == 0 || !s_.arriving[w].finished())) return false;
-    return refusing_ == 0 && (stage_ != stage::folding || s_.results.over());
+    // Nobody may be there to take what goes to one that was dismissed.
+    return refusing_ == 0 && (stage_ != stage::folding || (dismisses_ ? s_.results.closed() : s_.results.over()));
   }
-  /// A worker has left after an error, wherever it was. The others hear so when they call, or have a deadline as it had.
+  /// A worker has left after an error, wherever it was. The others hear so, unless it has sent all that they need of it.
   void dismiss(std::size_t w) {
     if (s_.left[w]) return;
     s_.left[w] = dismisses_ = true;
-    if (stage_ != stage::greeting) return;
-    if (s_.calls[w].element_size == 0 && !s_.parting[w]) ++met_;
-    if (met_ == s_.workers.size()) decide();
-    if (stage_ == stage::refusing) discard();
+    if (stage_ == stage::greeting) {
+      if (s_.calls[w].element_size == 0 && !s_.parting[w]) ++met_;
+      if (met_ == s_.workers.size()) decide();
+    } else if (stage_ == stage::folding && !s_.arriving[w].finished()) {
+      gives_up_ = true;
+    }
+    if (stage_ == stage::refusing || gives_up_) discard();
   }
   /// Whether no worker will call again.
   [[nodiscard]] bool deserted() const { return std::find(s_.left.begin(), s_.left.end(), false) == s_.left.end(); }

@@ -120,7 +120,7 @@ class server_loop {
     g.cards.assign(g.call->cards().begin(), g.call->cards().end());
     count_bytes();
     if (g.call->is_cut_off()) let_go(g);
-    if (g.deserted && g.cut_off) g.transport.mark_broken("a worker left in the middle of a call");
+    if (g.deserted && g.cut_off) g.transport.mark_broken("a worker has left after an error");
     g.call.reset();
     if (g.cards.empty()) return true;
     if constexpr (may_part) {
@@ -177,7 +177,7 @@ class server_loop {
     for (const auto& g : groups_)
       if (g->own != nullptr) g->transport.mark_broken(why);
     for (const auto& g : groups_)
-      if (g->call && !g->call->done())
+      if (g->call && g->call->is_cut_off())
         static_cast<void>(g->state.release());  // messages that were given up may still be written to it
   }
   // True when the workers of a group have been told, or need not be.
@@ -187,6 +187,7 @@ class server_loop {
     if (g.call->progress()) since.lap();
     if (!g.call->done()) return false;
     if (g.told || g.call->deserted() || !g.call->cards().empty()) return true;
+    if (g.call->is_cut_off()) let_go(g);
     g.call.reset();
     return false;
   }
