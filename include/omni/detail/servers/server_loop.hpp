@@ -130,12 +130,15 @@ class server_loop {
       throw protocol(0, "a part of a cluster that cannot have any");
     }
   }
-  // Messages from and to workers that left after an error stay under way.
-  static void let_go(group& g) {
+  // Messages from and to workers that left after an error stay under way: MPI may write to what they lie in as long as it lives;
+  // between threads nobody does when all have left.
+  void let_go(group& g) {
     g.cut_off = true;
     auto rest = std::make_unique<server_state>();
     rest->left = g.state->left;
-    static_cast<void>(g.state.release());
+    cut_off_.push_back(nullptr);
+    if (g.transport.one_process()) cut_off_.back() = std::move(g.state);
+    else static_cast<void>(g.state.release());
     g.state = std::move(rest);
   }
   // Making a communicator blocks until all its ranks are there. The servers make all in one order, which the first of them gives:
@@ -205,6 +208,7 @@ class server_loop {
   reductions& known_;
   std::size_t& most_bytes_;
   std::uint64_t made_ = 0;  // parts
+  std::vector<std::unique_ptr<server_state>> cut_off_;
   std::vector<std::unique_ptr<group>> groups_;
 };
 
