@@ -88,9 +88,9 @@ class operation_base {
         op->renew_those_behind();
       }
       if (i < all.size() && all[i].operation == op) {  // done ones have left
-        if (op->is_in_queue()) queue = op->group();
-        all[i].queue = op->patience_.limited() || !op->is_in_queue() ? nullptr : op->group();
-        ++i;
+        const auto* const waits_in = op->is_in_queue() ? op->group() : nullptr;
+        if (waits_in != nullptr) queue = waits_in;
+        all[i++].queue = op->patience_.limited() ? nullptr : waits_in;
       }
       if (!outermost) continue;
       op->driven_ = false;
